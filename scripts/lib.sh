@@ -48,24 +48,30 @@ options() {
 # step NAME COMMAND...: runs the command, logs its duration, and ends the script if it fails.
 # The command is a program, not a shell function: inside `||` a function would run without `set -e`.
 step() {
-  local name=$1 started_s=$SECONDS status=0
+  local name=$1 started_s=$SECONDS status=0 end=''
   shift
   log "$name: started"
-  "$@" || status=$?
+  within="${within:-}$name/" "$@" || status=$?
+  ((status == 0)) || end=' FAILED'
+  # Steps of a step are recorded before it, with its name before theirs.
+  [[ -z "${timings:-}" ]] ||
+    printf '%7d s  %s%s\n' "$((SECONDS - started_s))" "${within:-}$name" "$end" >>"$timings"
   if ((status != 0)); then
     log "$name: FAILED with status $status after $((SECONDS - started_s)) s: $*"
     exit "$status"
   fi
   log "$name: passed in $((SECONDS - started_s)) s"
-  [[ -z "${timings:-}" ]] || printf '%7d s  %s\n' "$((SECONDS - started_s))" "$name" >>"$timings"
 }
 
-# time_steps: records the duration of every later step, also in subshells, and prints them when the script ends,
-# successful or not.
+# time_steps: records the duration of every later step, also in subshells and in scripts that are steps, and prints
+# them when this script ends, successful or not.
 time_steps() {
   timings=$(mktemp)
-  trap 'cat -- "$timings" >&2; rm -f -- "$timings"' EXIT
+  export timings
+  trap 'print_timings; rm -f -- "$timings"' EXIT
 }
+
+print_timings() { cat -- "$timings" >&2; }
 
 # verify_static PROGRAM: ends the script if the program needs a loader or a shared library.
 verify_static() {
@@ -97,6 +103,22 @@ remove_groups() {
     done
     [[ ! -d "$group" ]] || log "could not remove the control group $group"
   done
+}
+
+# run_tests PROFILE [WITHIN...]: every test of the workspace, with the profile of that name in .config/nextest.toml
+# and in Cargo.toml, within another command if one is given. Compiling is a step of its own; it also builds the program
+# that starts the engines which tests share.
+run_tests() {
+  local profile=$1 directory=$1
+  shift
+  local command=(cargo nextest run --locked --workspace --profile "$profile")
+  if [[ "$profile" == default ]]; then
+    directory=debug
+  else
+    command+=(--cargo-profile "$profile")
+  fi
+  step compile "${command[@]}" --no-run
+  step test "$@" "$CARGO_TARGET_DIR/$directory/shared-engines" "${command[@]}"
 }
 
 # install_tool NAME VERSION: installs a cargo tool at exactly that version. Unoptimised, since building takes longer

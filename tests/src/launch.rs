@@ -17,10 +17,12 @@ pub struct Launched {
     client: Client,
 }
 
+pub const DIRECTORY_PREFIX: &str = "slipway-";
+
 /// A directory for a test, reachable for everybody as the directories of a sandbox are.
 pub fn directory() -> Result<TempDir> {
     use std::os::unix::fs::PermissionsExt;
-    let dir = tempfile::Builder::new().prefix("slipway-").tempdir()?;
+    let dir = tempfile::Builder::new().prefix(DIRECTORY_PREFIX).tempdir()?;
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o711))?;
     Ok(dir)
 }

@@ -33,6 +33,7 @@ pub mod seq;
 pub mod services;
 pub mod shell;
 pub mod small_disk;
+mod stale_directories;
 pub mod tasks;
 pub mod tunnel;
 pub mod viewer;

@@ -9,13 +9,16 @@ mod images;
 mod network_namespace;
 mod podman;
 mod registry;
+mod shared;
 mod stale_engines;
 
 pub use external_network::ExternalNetwork;
 pub use images::{BUSYBOX, Image, busybox};
 pub use registry::{ADDRESS, Registry};
+pub use shared::SharedEngines;
 
 use crate::sandbox::PATIENCE;
+use crate::stale_directories;
 use anyhow::{Context, Result, ensure};
 use network_namespace::NetworkNamespace;
 use nix::fcntl::Flock;
@@ -26,7 +29,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -49,10 +52,16 @@ pub struct Setup {
 
 pub struct Engine {
     kind: Kind,
-    setup: Mutex<Setup>,
-    dir: TempDir,
+    path: PathBuf,
     space: NetworkNamespace,
-    daemon: Mutex<Child>,
+    /// The daemon, unless others use it too: then it is neither stopped nor removed here.
+    own: Option<OwnDaemon>,
+}
+
+struct OwnDaemon {
+    setup: Mutex<Setup>,
+    child: Mutex<Child>,
+    _dir: TempDir,
     /// While this lock is held, the directory does not count as abandoned.
     _claim: Flock<File>,
 }
@@ -74,13 +83,14 @@ impl Engine {
         // Not in /tmp: where that is a tmpfs, there are no overlays on it.
         stale_engines::sweep_once();
         let dir = tempfile::Builder::new().prefix(stale_engines::PREFIX).tempdir_in(stale_engines::PLACE)?;
-        let claim = stale_engines::claim(dir.path())?;
+        let claim = stale_directories::claim(dir.path(), dir.path())?;
         let space = NetworkNamespace::new()?;
         if kind == Kind::Podman {
             podman::configure(dir.path())?;
         }
-        let daemon = Mutex::new(spawn(kind, setup, dir.path(), &space)?);
-        let engine = Self { kind, setup: Mutex::new(setup), dir, space, daemon, _claim: claim };
+        let (path, child) = (dir.path().to_owned(), Mutex::new(spawn(kind, setup, dir.path(), &space)?));
+        let own = OwnDaemon { setup: Mutex::new(setup), child, _dir: dir, _claim: claim };
+        let engine = Self { kind, path, space, own: Some(own) };
         engine.until_it_answers()?;
         Ok(engine)
     }
@@ -90,18 +100,18 @@ impl Engine {
     }
 
     pub fn path(&self) -> &Path {
-        self.dir.path()
+        &self.path
     }
 
     pub fn socket(&self) -> PathBuf {
-        self.dir.path().join("sock")
+        self.path.join("sock")
     }
 
     /// The program that people use it with, run beside it.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = match self.kind {
             Kind::Docker => docker::client(&self.socket()),
-            Kind::Podman => podman::program(self.dir.path(), Some(&self.space)),
+            Kind::Podman => podman::program(&self.path, Some(&self.space)),
         };
         command.args(arguments).stdin(Stdio::null());
         command
@@ -117,27 +127,31 @@ impl Engine {
 
     /// The daemon itself.
     pub fn pid(&self) -> Result<Pid> {
-        Ok(Pid::from_raw(i32::try_from(self.daemon().id())?))
+        match &self.own {
+            Some(own) => Ok(Pid::from_raw(i32::try_from(own.child().id())?)),
+            None => shared::pid(&self.path),
+        }
     }
 
     /// Lists the engine's private temporary directory, if it has one.
     pub fn temporary(&self) -> Vec<PathBuf> {
-        cleanup::entries(&podman::temporary(self.dir.path()))
+        cleanup::entries(&podman::temporary(&self.path))
     }
 
     /// kill -9 of the daemon. What it runs may live on.
     pub fn kill(&self) -> Result<()> {
-        let mut daemon = self.daemon();
+        let mut daemon = self.own()?.child();
         daemon.kill()?;
         daemon.wait()?;
         // Dies with it, a moment later; the next one would take it for its own.
-        cleanup::kill_named(self.dir.path(), "containerd");
+        cleanup::kill_named(&self.path, "containerd");
         Ok(())
     }
 
     /// Stops the daemon, so that it accepts connections but does not answer. Returns when none of its threads
     /// runs.
     pub fn freeze(&self) -> Result<()> {
+        self.own()?;
         let pid = self.pid()?;
         kill(pid, Signal::SIGSTOP)?;
         let started = Instant::now();
@@ -149,6 +163,7 @@ impl Engine {
     }
 
     pub fn thaw(&self) -> Result<()> {
+        self.own()?;
         Ok(kill(self.pid()?, Signal::SIGCONT)?)
     }
 
@@ -172,18 +187,20 @@ impl Engine {
     fn start_again(&self) -> Result<()> {
         // A killed daemon leaves these files, which claim that it still runs.
         for name in ["pid", "sock"] {
-            let _ = std::fs::remove_file(self.dir.path().join(name));
+            let _ = std::fs::remove_file(self.path.join(name));
         }
-        let setup = *self.setup.lock().unwrap_or_else(PoisonError::into_inner);
-        *self.daemon() = spawn(self.kind, setup, self.dir.path(), &self.space)?;
+        let own = self.own()?;
+        let setup = *own.setup.lock().unwrap_or_else(PoisonError::into_inner);
+        *own.child() = spawn(self.kind, setup, &self.path, &self.space)?;
         self.until_it_answers()
     }
 
     /// Ended in order, and started in another way.
     pub fn again_as(&self, setup: Setup) -> Result<()> {
+        let own = self.own()?;
         kill(self.pid()?, Signal::SIGTERM)?;
-        self.daemon().wait()?;
-        *self.setup.lock().unwrap_or_else(PoisonError::into_inner) = setup;
+        own.child().wait()?;
+        *own.setup.lock().unwrap_or_else(PoisonError::into_inner) = setup;
         self.again()
     }
 
@@ -211,7 +228,7 @@ impl Engine {
     fn until_it_answers(&self) -> Result<()> {
         let started = Instant::now();
         while !answers(&self.socket()).unwrap_or(false) {
-            let ended = self.daemon().try_wait()?;
+            let ended = self.own()?.child().try_wait()?;
             ensure!(ended.is_none(), "it ended with {ended:?}{}", self.said_last());
             ensure!(started.elapsed() < PATIENCE, "it does not answer{}", self.said_last());
             cleanup::pause();
@@ -219,21 +236,29 @@ impl Engine {
         Ok(())
     }
 
-    fn daemon(&self) -> std::sync::MutexGuard<'_, Child> {
-        self.daemon.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The daemon, to be stopped or started again.
+    fn own(&self) -> Result<&OwnDaemon> {
+        self.own.as_ref().context("other tests use this engine")
     }
 
     /// The end of its log, for messages.
     fn said_last(&self) -> String {
-        let log = std::fs::read(self.dir.path().join("log")).unwrap_or_default();
+        let log = std::fs::read(self.path.join("log")).unwrap_or_default();
         let text = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = text.lines().rev().take(10).collect();
         lines.iter().rev().fold(String::new(), |all, line| all + "\n  " + line)
     }
 }
 
+impl OwnDaemon {
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Drop for Engine {
     fn drop(&mut self) {
+        let Some(own) = &self.own else { return };
         let _ = self.thaw();
         if answers(&self.socket()).unwrap_or(false) {
             let ids = self.prints(&["ps", "--all", "--quiet"]).unwrap_or_default();
@@ -242,8 +267,8 @@ impl Drop for Engine {
                 let _ = self.command(&[&["rm", "--force"], &ids[..]].concat()).output();
             }
         }
-        cleanup::end(&mut self.daemon(), self.dir.path());
-        cleanup::clear(self.dir.path());
+        cleanup::end(&mut own.child(), &self.path);
+        cleanup::clear(&self.path);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use nix::sched::{CloneFlags, unshare};
+use nix::unistd::Pid;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::process::Command;
@@ -22,6 +23,11 @@ impl NetworkNamespace {
         Ok(Self { net: made.join().ok().context("the thread that makes it panicked")?? })
     }
 
+    /// That of a process.
+    pub fn of(pid: Pid) -> Result<Self> {
+        Ok(Self { net: File::open(format!("/proc/{pid}/ns/net"))? })
+    }
+
     /// A program in there.
     pub fn run(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
@@ -30,7 +36,7 @@ impl NetworkNamespace {
         command
     }
 
-    /// A process that ends with the thread that starts it: see `starter`.
+    /// A process that ends with the thread that starts it: see `daemon_thread`.
     pub fn run_bound(&self, program: &str) -> Command {
         let mut command = self.run("setpriv");
         command.args(["--pdeathsig", "KILL", program]);

@@ -1,11 +1,14 @@
 //! Removes the sandboxes of a hostd: they outlive it, so a test must destroy them when it ends.
 
+use crate::launch::DIRECTORY_PREFIX;
 use crate::sandbox::PATIENCE;
+use crate::stale_directories;
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::Instant;
 
 const ROOT: &str = "/sys/fs/cgroup";
@@ -49,6 +52,12 @@ fn groups(data: &Path) -> Result<Vec<PathBuf>> {
         groups.push(root);
     }
     Ok(groups)
+}
+
+/// Sandboxes of tests that were killed.
+pub(super) fn sweep_once() {
+    static SWEPT: Once = Once::new();
+    SWEPT.call_once(|| stale_directories::sweep(&std::env::temp_dir(), DIRECTORY_PREFIX, clear));
 }
 
 /// Kills everything and takes the groups away, as far as possible: a test must not leave anything.

@@ -23,14 +23,15 @@ pub use tasks::{Job, TaskFeed, complete, lines, messages, shell};
 pub use terminal_viewer::{TerminalViewer, ViewerMessage};
 pub use traces::Traces;
 
-use crate::{
-    launch::{directory, program},
-    sandbox::PATIENCE,
-};
+use crate::launch::{directory, program};
+use crate::sandbox::PATIENCE;
+use crate::stale_directories;
 use anyhow::{Context, Result, bail, ensure};
+use nix::fcntl::Flock;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use tempfile::TempDir;
@@ -54,6 +55,8 @@ pub struct Hostd {
     /// The program that hostd was started through, if any: then hostd is its child.
     through: &'static [&'static str],
     url: String,
+    /// While this lock is held, the directory does not count as abandoned.
+    _claim: Flock<File>,
 }
 
 impl Hostd {
@@ -72,10 +75,12 @@ impl Hostd {
 
     /// With its data in a directory of the caller's choice below `dir`.
     pub async fn start_in(dir: TempDir, data: PathBuf, variables: Vec<(String, String)>) -> Result<Self> {
+        cleanup::sweep_once();
+        let claim = stale_directories::claim(dir.path(), &data)?;
         let mut child = spawn(dir.path(), &data, &variables, &[])?;
         let url = ready(&mut child).await;
         let url = url.with_context(|| format!("hostd said: {}", said(dir.path())))?;
-        Ok(Self { dir, data, variables, child, through: &[], url })
+        Ok(Self { dir, data, variables, child, through: &[], url, _claim: claim })
     }
 
     pub fn url(&self) -> &str {

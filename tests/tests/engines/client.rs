@@ -12,13 +12,20 @@ use tests::sandbox::PATIENCE;
 use tokio::time::timeout;
 
 const IMAGE: &str = "localhost/client-test";
-const LABEL: &str = "dev.slipway.test";
-const LABELLED: &str = "dev.slipway.test=yes";
+const NETWORK: &str = "slipway-client";
 
-/// With its image.
-async fn started(kind: Kind) -> Result<(engines::Engine, Engine)> {
+/// An engine of its own, with the image.
+async fn apart(kind: Kind) -> Result<(engines::Engine, Engine)> {
     let setup = Setup { arguments: &["--iptables=false", "--bridge=none"], ..Setup::default() };
-    let real = engines::Engine::start_as(kind, setup)?;
+    with_image(engines::Engine::start_as(kind, setup)?).await
+}
+
+/// The engine that all tests share, with the image.
+async fn shared(kind: Kind) -> Result<(engines::Engine, Engine)> {
+    with_image(engines::Engine::shared(kind)?).await
+}
+
+async fn with_image(real: engines::Engine) -> Result<(engines::Engine, Engine)> {
     let engine = Engine::at(&real.socket());
     let root = tempfile::tempdir()?;
     std::fs::create_dir(root.path().join("bin"))?;
@@ -29,11 +36,11 @@ async fn started(kind: Kind) -> Result<(engines::Engine, Engine)> {
     Ok((real, engine))
 }
 
-fn container(command: &str) -> CreateContainer {
+fn container(label: &str, command: &str) -> CreateContainer {
     let mut container = CreateContainer {
         image: format!("{IMAGE}:one"),
         entrypoint: ["/bin/busybox", "sh", "-c", command].map(str::to_owned).to_vec(),
-        labels: BTreeMap::from([(LABEL.to_owned(), "yes".to_owned())]),
+        labels: BTreeMap::from([(label.to_owned(), "yes".to_owned())]),
         ..Default::default()
     };
     container.healthcheck.test = vec!["NONE".to_owned()];
@@ -45,7 +52,7 @@ fn container(command: &str) -> CreateContainer {
 const SLEEP: &str = "echo out; echo err >&2; exec /bin/busybox sleep 1000";
 
 async fn meets(kind: Kind) -> Result<()> {
-    let (real, engine) = started(kind).await?;
+    let (real, engine) = apart(kind).await?;
     assert_eq!(real.temporary(), Vec::<std::path::PathBuf>::new(), "after an import");
     let info = engine.connect().await?;
     assert_eq!(info.podman, kind == Kind::Podman);
@@ -61,70 +68,73 @@ async fn meets(kind: Kind) -> Result<()> {
     let refused = engine.pull("127.0.0.1:1/none", &|_| {}).await;
     assert!(matches!(refused, Err(EngineError::Failed { .. })), "{refused:?}");
 
-    assert_eq!(engine.network("slipway-client").await?, None);
+    assert_eq!(engine.network(NETWORK).await?, None);
     let network = CreateNetwork {
-        name: "slipway-client".to_owned(),
+        name: NETWORK.to_owned(),
         driver: "bridge".to_owned(),
-        labels: BTreeMap::from([(LABEL.to_owned(), "yes".to_owned())]),
+        labels: BTreeMap::from([("dev.slipway.test".to_owned(), "yes".to_owned())]),
         ..Default::default()
     };
     engine.create_network(&network).await?;
     let again = engine.create_network(&network).await;
-    let made = engine.network("slipway-client").await?;
-    engine.remove_network("slipway-client").await?;
-    engine.remove_network("slipway-client").await?;
+    let made = engine.network(NETWORK).await?;
+    engine.remove_network(NETWORK).await?;
+    engine.remove_network(NETWORK).await?;
     assert!(matches!(again, Err(EngineError::Conflict(_))), "{again:?}");
     assert_eq!(made.context("it was made")?.labels, Some(network.labels));
     Ok(())
 }
 
 async fn repeats(kind: Kind) -> Result<()> {
-    let (_real, engine) = started(kind).await?;
-    let missing = engine.create("c1", &CreateContainer { image: "none:1".to_owned(), ..container("") }).await;
+    const NAME: &str = "client-test-repeats";
+    const LABEL: &str = "dev.slipway.test.repeats";
+    let (_real, engine) = shared(kind).await?;
+    let missing =
+        engine.create(NAME, &CreateContainer { image: "none:1".to_owned(), ..container(LABEL, "") }).await;
     assert!(matches!(missing, Err(EngineError::NotFound(_))), "{missing:?}");
-    let id = engine.create("c1", &container(SLEEP)).await?;
-    let taken = engine.create("c1", &container(SLEEP)).await;
+    let id = engine.create(NAME, &container(LABEL, SLEEP)).await?;
+    let taken = engine.create(NAME, &container(LABEL, SLEEP)).await;
     assert!(matches!(taken, Err(EngineError::Conflict(_))), "{taken:?}");
 
     // Made, and never started.
-    let idle = engine.pause("c1").await;
+    let idle = engine.pause(NAME).await;
     assert!(matches!(idle, Err(EngineError::Conflict(_))), "{idle:?}");
-    engine.unpause("c1").await?;
-    engine.kill("c1").await?;
-    engine.stop("c1", 1).await?;
-    assert_eq!(state(&engine, "c1").await?, "created");
+    engine.unpause(NAME).await?;
+    engine.kill(NAME).await?;
+    engine.stop(NAME, 1).await?;
+    assert_eq!(state(&engine, NAME).await?, "created");
     for _ in 0..2 {
-        engine.start("c1").await?;
+        engine.start(NAME).await?;
     }
     let running = engine.inspect(&id).await?.context("it runs")?;
     assert!(running.state.running && running.state.pid > 0, "{running:?}");
-    assert_eq!((running.name.trim_start_matches('/'), &running.id), ("c1", &id));
-    engine.unpause("c1").await?;
+    assert_eq!((running.name.trim_start_matches('/'), &running.id), (NAME, &id));
+    engine.unpause(NAME).await?;
     for _ in 0..2 {
-        engine.pause("c1").await?;
+        engine.pause(NAME).await?;
     }
-    assert_eq!(state(&engine, "c1").await?, "paused");
-    let paused = engine.start("c1").await;
+    assert_eq!(state(&engine, NAME).await?, "paused");
+    let paused = engine.start(NAME).await;
     assert!(matches!(paused, Err(EngineError::Conflict(_))), "{paused:?}");
     for _ in 0..2 {
-        engine.unpause("c1").await?;
+        engine.unpause(NAME).await?;
     }
-    assert_eq!(state(&engine, "c1").await?, "running");
+    assert_eq!(state(&engine, NAME).await?, "running");
     for _ in 0..2 {
-        engine.stop("c1", 0).await?;
-        engine.kill("c1").await?;
+        engine.stop(NAME, 0).await?;
+        engine.kill(NAME).await?;
     }
-    let listed = engine.list(LABELLED).await?;
+    let listed = engine.list(&format!("{LABEL}=yes")).await?;
     assert_eq!(listed.iter().map(|one| &one.id).collect::<Vec<_>>(), [&id]);
     assert_eq!(engine.list(LABEL).await?, listed);
     assert_eq!(engine.list(&format!("{LABEL}=no")).await?, []);
-    assert_eq!(engine.logs("c1", 10).await?.len(), 2);
-    assert_eq!(engine.logs("c1", 1).await?.len(), 1);
+    assert_eq!(engine.logs(NAME, 10).await?.len(), 2);
+    assert_eq!(engine.logs(NAME, 1).await?.len(), 1);
 
     // By several at once, while it is paused.
-    engine.start("c1").await?;
-    engine.pause("c1").await?;
-    for done in join_all((0..4).map(|_| engine.remove("c1"))).await {
+    engine.start(NAME).await?;
+    engine.pause(NAME).await?;
+    for done in join_all((0..4).map(|_| engine.remove(NAME))).await {
         done.context("a removal among others")?;
     }
     gone(&engine, &id).await
@@ -147,17 +157,18 @@ async fn state(engine: &Engine, name: &str) -> Result<String> {
 }
 
 async fn tells(kind: Kind) -> Result<()> {
-    let (_real, engine) = started(kind).await?;
-    let mut events = engine.events(LABELLED).await?;
-    let id = engine.create("c1", &container("exit 7")).await?;
+    const LABEL: &str = "dev.slipway.test.tells";
+    let (_real, engine) = shared(kind).await?;
+    let mut events = engine.events(&format!("{LABEL}=yes")).await?;
+    let id = engine.create("client-test-tells", &container(LABEL, "exit 7")).await?;
     engine.start(&id).await?;
     let exit = until(&mut events, &id, "die").await?;
     assert_eq!(exit.get("exitCode").map(String::as_str), Some("7"), "{exit:?}");
     assert_eq!(exit.get(LABEL).map(String::as_str), Some("yes"), "{exit:?}");
     let dead = engine.inspect(&id).await?.context("it is kept")?.state;
     assert_eq!((dead.running, dead.exit_code), (false, 7), "{dead:?}");
-    let other = CreateContainer { labels: BTreeMap::new(), ..container("exit 0") };
-    let other = engine.create("other", &other).await?;
+    let other = CreateContainer { labels: BTreeMap::new(), ..container(LABEL, "exit 0") };
+    let other = engine.create("client-test-other", &other).await?;
     engine.remove(&other).await?;
     engine.remove(&id).await?;
     until(&mut events, &id, "destroy").await?;
@@ -176,8 +187,8 @@ async fn until(events: &mut Events, id: &str, action: &str) -> Result<BTreeMap<S
 }
 
 async fn hangs_and_dies(kind: Kind) -> Result<()> {
-    let (real, engine) = started(kind).await?;
-    let mut events = engine.events(LABELLED).await?;
+    let (real, engine) = apart(kind).await?;
+    let mut events = engine.events("dev.slipway.test").await?;
     real.freeze()?;
     let hung = engine.inspect("c1").await;
     assert!(matches!(hung, Err(EngineError::TimedOut { .. })), "{hung:?}");

@@ -1,37 +1,15 @@
 //! Features that engines implement in their own ways: user ids, networks, runtimes, loaded images.
 
+use crate::engine_user::EngineUser;
 use anyhow::{Context, Result, ensure};
 use futures_util::future::join_all;
 use protocol::api::ApiErrorCode;
 use serde_json::{Value, json};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
-use tests::engines::{Engine, ExternalNetwork, Kind, Setup};
+use tests::engines::{ExternalNetwork, Kind, Setup};
 use tests::host::{OWN_PID_NAMESPACE, until};
 use tests::{Caller, Hostd};
-use tokio::task::spawn_blocking;
-
-async fn started(kind: Kind, setup: Setup) -> Result<Engine> {
-    spawn_blocking(move || Engine::start_as(kind, setup)).await?
-}
-
-/// A hostd that uses this engine, when it may.
-async fn hostd(engine: &Engine) -> Result<(Hostd, Caller)> {
-    let socket = engine.socket().display().to_string();
-    let hostd =
-        Hostd::start_with(&[("SLIPWAY_DRIVER", "docker"), ("SLIPWAY_DOCKER_SOCKET", &socket)]).await?;
-    let caller = hostd.local();
-    until_usable(&caller).await?;
-    Ok((hostd, caller))
-}
-
-async fn until_usable(caller: &Caller) -> Result<()> {
-    let usable = |page: &Value| {
-        let mut items = page["items"].as_array().into_iter().flatten();
-        items.any(|one| one["name"] == "docker" && one["usable"] == true)
-    };
-    caller.until("/v1/drivers", usable).await.map(drop)
-}
 
 fn owner(path: &Path) -> Result<(u32, u32)> {
     let meta = std::fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
@@ -41,8 +19,8 @@ fn owner(path: &Path) -> Result<(u32, u32)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_belong_to_the_sandbox_whatever_ids_the_engine_gives_it() -> Result<()> {
     let remapped = |base| Setup { remapped: Some(base), ..Setup::default() };
-    let engine = started(Kind::Docker, remapped(700_000)).await?;
-    let (hostd, caller) = hostd(&engine).await?;
+    let user = EngineUser::apart(Kind::Docker, remapped(700_000)).await?;
+    let EngineUser { hostd, caller, engine } = &user;
     let id = caller.create(&json!({})).await?;
     caller.prints(&id, "mkdir -p deep && echo kept > deep/file && ln -s /etc/shadow link").await?;
     let app = hostd.workspace(&id).join("workspace/app");
@@ -50,7 +28,7 @@ async fn files_belong_to_the_sandbox_whatever_ids_the_engine_gives_it() -> Resul
         if let Some(setup) = setup {
             caller.post(&format!("/v1/sandboxes/{id}/stop"), &json!({})).await?.expect::<Value>(200)?;
             tokio::task::block_in_place(|| engine.again_as(setup))?;
-            until_mapped(&caller, base != 0).await?;
+            until_mapped(caller, base != 0).await?;
             let started = caller.post(&format!("/v1/sandboxes/{id}/start"), &json!({})).await?;
             ensure!(started.status == 200, "{base}: {}", started.text());
         }
@@ -83,9 +61,9 @@ async fn until_mapped(caller: &Caller, mapped: bool) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_open_network_leads_out_and_not_to_other_sandboxes() -> Result<()> {
     for kind in [Kind::Docker, Kind::Podman] {
-        let engine = started(kind, Setup::default()).await?;
-        let outside = ExternalNetwork::of(&engine)?;
-        let (_hostd, caller) = hostd(&engine).await?;
+        let user = EngineUser::shared(kind).await?;
+        let EngineUser { caller, engine, .. } = &user;
+        let outside = ExternalNetwork::of(engine)?;
         let first = caller.create(&json!({"network": "open"})).await?;
         let second = caller.create(&json!({"network": "open"})).await?;
         let out = caller.prints(&first, &format!("curl -s -m 20 {}", outside.url())).await?;
@@ -102,9 +80,8 @@ async fn an_open_network_leads_out_and_not_to_other_sandboxes() -> Result<()> {
         for id in [&first, &second] {
             caller.delete(&format!("/v1/sandboxes/{id}")).await?.expect::<Value>(200)?;
         }
-        let networks = engine.prints(&["network", "ls", "--format", "{{.Name}}"])?;
-        let ours = networks.lines().filter(|name| name.starts_with("slipway-")).count();
-        ensure!(ours == usize::from(kind == Kind::Docker), "{kind:?} keeps {networks}");
+        let networks = user.networks()?;
+        ensure!(networks.len() == usize::from(kind == Kind::Docker), "{kind:?} keeps {networks:?}");
     }
     Ok(())
 }
@@ -112,13 +89,13 @@ async fn an_open_network_leads_out_and_not_to_other_sandboxes() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sandbox_wakes_after_its_network_was_removed() -> Result<()> {
     for kind in [Kind::Docker, Kind::Podman] {
-        let engine = started(kind, Setup::default()).await?;
-        let (_hostd, caller) = hostd(&engine).await?;
+        let user = EngineUser::shared(kind).await?;
+        let EngineUser { caller, engine, .. } = &user;
         let id = caller.create(&json!({"network": "open"})).await?;
         caller.prints(&id, "echo kept > file").await?;
         caller.post(&format!("/v1/sandboxes/{id}/stop"), &json!({})).await?.expect::<Value>(200)?;
-        let networks = engine.prints(&["network", "ls", "--format", "{{.Name}}"])?;
-        let network = networks.lines().find(|name| name.starts_with("slipway-")).context("a network")?;
+        let networks = user.networks()?;
+        let network = networks.first().context("a network")?;
         // Docker removes it from under a container that does not run; Podman only with the container.
         let force: &[&str] = if kind == Kind::Podman { &["--force"] } else { &[] };
         let remove = [&["network", "rm"], force, &[network]].concat();
@@ -134,13 +111,8 @@ async fn a_sandbox_wakes_after_its_network_was_removed() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_processors_than_there_are_may_be_asked_for() -> Result<()> {
-    let engine = started(Kind::Docker, Setup::default()).await?;
-    let socket = engine.socket().display().to_string();
-    let variables =
-        [("SLIPWAY_DRIVER", "docker"), ("SLIPWAY_DOCKER_SOCKET", &socket), ("SLIPWAY_CPUS_MAX", "512")];
-    let hostd = Hostd::start_with(&variables).await?;
-    let caller = hostd.local();
-    until_usable(&caller).await?;
+    let user = EngineUser::shared_with(Kind::Docker, &[("SLIPWAY_CPUS_MAX", "512")]).await?;
+    let caller = &user.caller;
     let id = caller.create(&json!({"limits": {"cpus": 512}})).await?;
     ensure!(caller.prints(&id, "echo alive").await? == "alive\n");
     Ok(())
@@ -149,8 +121,8 @@ async fn more_processors_than_there_are_may_be_asked_for() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_that_cannot_keep_sandboxes_apart_gives_no_open_network() -> Result<()> {
     let setup = Setup { arguments: &["--iptables=false", "--bridge=none"], ..Setup::default() };
-    let engine = started(Kind::Docker, setup).await?;
-    let (_hostd, caller) = hostd(&engine).await?;
+    let user = EngineUser::apart(Kind::Docker, setup).await?;
+    let caller = &user.caller;
     let error = caller.post("/v1/sandboxes", &json!({"network": "open"})).await?.error()?;
     ensure!(error.code == ApiErrorCode::Unsupported && !error.retryable, "{error:?}");
     ensure!(error.detail.field.as_deref() == Some("network"), "{error:?}");
@@ -164,8 +136,8 @@ async fn an_engine_that_cannot_keep_sandboxes_apart_gives_no_open_network() -> R
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_runtime_is_taken_when_it_runs_a_sandbox_and_refused_otherwise() -> Result<()> {
     let arguments = &["--add-runtime", "crun=/usr/sbin/runc", "--add-runtime", "youki=/bin/false"];
-    let engine = started(Kind::Docker, Setup { arguments, ..Setup::default() }).await?;
-    let (_hostd, caller) = hostd(&engine).await?;
+    let user = EngineUser::apart(Kind::Docker, Setup { arguments, ..Setup::default() }).await?;
+    let EngineUser { caller, engine, .. } = &user;
     let made: Value = caller.post("/v1/sandboxes", &json!({"runtime": "crun"})).await?.expect(201)?;
     ensure!(made["runtime"] == "crun", "{made}");
     let container = engine.container(made["id"].as_str().context("an id")?)?;
@@ -185,8 +157,8 @@ async fn a_runtime_is_taken_when_it_runs_a_sandbox_and_refused_otherwise() -> Re
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn podman_does_not_take_the_name_of_a_runtime_and_run_another() -> Result<()> {
-    let engine = started(Kind::Podman, Setup::default()).await?;
-    let (_hostd, caller) = hostd(&engine).await?;
+    let user = EngineUser::shared(Kind::Podman).await?;
+    let caller = &user.caller;
     let error = caller.post("/v1/sandboxes", &json!({"runtime": "crun"})).await?.error()?;
     ensure!(error.code == ApiErrorCode::Unsupported && error.detail.supported == ["runc"], "{error:?}");
     caller.create(&json!({"runtime": "runc"})).await?;
@@ -208,8 +180,8 @@ async fn the_embedded_driver_runs_every_sandbox_with_its_own_runtime() -> Result
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_imported_image_is_given_to_the_engine_once_and_again_when_it_is_lost() -> Result<()> {
     for kind in [Kind::Docker, Kind::Podman] {
-        let engine = started(kind, Setup::default()).await?;
-        let (_hostd, caller) = hostd(&engine).await?;
+        let user = EngineUser::shared(kind).await?;
+        let EngineUser { caller, engine, .. } = &user;
         let source = tempfile::tempdir()?;
         std::fs::create_dir(source.path().join("bin"))?;
         std::fs::copy("/bin/busybox", source.path().join("bin/busybox"))?;
@@ -239,8 +211,8 @@ async fn an_imported_image_is_given_to_the_engine_once_and_again_when_it_is_lost
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_container_of_another_pid_namespace_than_hostd_is_left_alone_until_hostd_is_back() -> Result<()> {
-    let engine = started(Kind::Docker, Setup::default()).await?;
-    let (mut hostd, caller) = hostd(&engine).await?;
+    let mut user = EngineUser::shared(Kind::Docker).await?;
+    let EngineUser { hostd, caller, engine } = &mut user;
     let id = caller.create(&json!({"idle_policy": "always_on"})).await?;
     caller.prints(&id, "echo kept > /tmp/note").await?;
     let container = engine.container(&id)?;
@@ -264,8 +236,9 @@ async fn a_container_of_another_pid_namespace_than_hostd_is_left_alone_until_hos
     }
     ensure!(started_at()? == before, "{before} became {}", started_at()?);
 
-    hostd.crash().await?;
-    until_usable(&caller).await?;
+    user.hostd.crash().await?;
+    user.until_usable().await?;
+    let EngineUser { caller, engine, .. } = &user;
     ensure!(caller.prints(&id, "cat /tmp/note").await? == "kept\n");
     caller.delete(&place).await?.expect::<Value>(200)?;
     ensure!(engine.containers(&format!("dev.slipway.sandbox={id}"))?.is_empty());

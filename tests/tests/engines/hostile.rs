@@ -1,27 +1,13 @@
 //! Images that are made to get out: with links where something of ours is mounted, with volumes in its way,
 //! with names that mean something else.
 
+use crate::engine_user::EngineUser;
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use tests::engines::{Engine, Kind, busybox};
-use tests::{Caller, Hostd};
-use tokio::task::{block_in_place, spawn_blocking};
-
-async fn started(kind: Kind) -> Result<(Engine, Hostd, Caller)> {
-    let engine = spawn_blocking(move || Engine::start(kind)).await??;
-    let socket = engine.socket().display().to_string();
-    let hostd =
-        Hostd::start_with(&[("SLIPWAY_DRIVER", "docker"), ("SLIPWAY_DOCKER_SOCKET", &socket)]).await?;
-    let caller = hostd.local();
-    let usable = |page: &Value| {
-        let mut items = page["items"].as_array().into_iter().flatten();
-        items.any(|one| one["name"] == "docker" && one["usable"] == true)
-    };
-    caller.until("/v1/drivers", usable).await?;
-    Ok((engine, hostd, caller))
-}
+use tokio::task::block_in_place;
 
 /// A hostile image: its additions to a busybox, and the expected refusal.
 struct HostileImage {
@@ -78,19 +64,21 @@ fn mode(path: &Path) -> Result<u32> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_image_with_links_or_volumes_in_our_way_is_refused_and_does_not_run() -> Result<()> {
     for kind in [Kind::Docker, Kind::Podman] {
-        let (engine, hostd, caller) = started(kind).await?;
+        let user = EngineUser::shared(kind).await?;
+        let EngineUser { hostd, caller, engine } = &user;
+        let ours = format!("label={}", user.label()?);
         for trick in &TRICKS {
-            let image = block_in_place(|| import(&engine, trick))?;
+            let image = block_in_place(|| import(engine, trick))?;
             let reply = caller.post("/v1/sandboxes", &json!({"image": image})).await?;
             let (name, text) = (trick.name, reply.text());
             ensure!(reply.status >= 400 && text.contains(trick.why), "{kind:?}, {name}: {text}");
-            let running = ["ps", "--filter", "label=dev.slipway.instance", "--format", "{{.Names}}"];
+            let running = ["ps", "--filter", &ours, "--format", "{{.Names}}"];
             let running = block_in_place(|| engine.prints(&running))?;
             ensure!(running.is_empty(), "{kind:?}, {name}: {running}");
         }
         // A harmless volume has a size limit and leaves nothing on the engine's disk.
         let good = HostileImage { name: "good", links: &[], volumes: &["/data"], why: "" };
-        let image = block_in_place(|| import(&engine, &good))?;
+        let image = block_in_place(|| import(engine, &good))?;
         let id = caller.create(&json!({"image": image})).await?;
         let seen = caller.prints(&id, "echo kept > /data/file && cat /data/file /proc/self/mounts").await?;
         let data = seen.lines().find(|line| line.contains(" /data ")).context("it is mounted")?;
@@ -104,9 +92,10 @@ async fn an_image_with_links_or_volumes_in_our_way_is_refused_and_does_not_run()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_is_not_sent_to_private_registries_and_not_asked_by_numbers() -> Result<()> {
-    let (engine, _hostd, caller) = started(Kind::Docker).await?;
+    let user = EngineUser::shared(Kind::Docker).await?;
+    let EngineUser { caller, engine, .. } = &user;
     let plain = HostileImage { name: "plain", links: &[], volumes: &[], why: "" };
-    let image = block_in_place(|| import(&engine, &plain))?;
+    let image = block_in_place(|| import(engine, &plain))?;
     let number = block_in_place(|| engine.prints(&["images", "--quiet", "--no-trunc", &image]))?;
     for (name, words) in [
         ("127.0.0.1:5000/x:1", "SLIPWAY_IMAGE_REGISTRIES"),

@@ -2,5 +2,6 @@
 
 mod client;
 mod conformance;
+mod engine_user;
 mod features;
 mod hostile;

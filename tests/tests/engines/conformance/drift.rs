@@ -2,7 +2,7 @@
 
 use super::driver_column::{Column, Outcome, Verdict};
 use super::fixture::{Fixture, passed};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use protocol::api::ProblemCode;
 use serde_json::{Value, json};
@@ -184,10 +184,9 @@ pub async fn name_taken(column: Arc<Column>) -> Verdict {
     let (place, id) = Fixture::one(&column).await?;
     let container = place.container(&id)?;
     place.brings(&id, "stop", "stopped").await?;
+    let image = place.told(&["inspect", "--format", "{{.Image}}", &container])?;
     place.told(&["rm", "--force", &container])?;
-    let image = place.told(&["images", "--quiet"])?;
-    let image = image.lines().next().context("an image")?;
-    place.told(&["create", "--name", &container, image, "/bin/true"])?;
+    place.told(&["create", "--name", &container, &image, "/bin/true"])?;
     let theirs = place.told(&["inspect", "--format", "{{.Id}}", &container])?;
     let reply = place.caller.post(&format!("/v1/sandboxes/{id}/start"), &json!({})).await?;
     let code = reply.error()?.detail.problem.map(|problem| problem.code);

@@ -19,7 +19,7 @@ mod work;
 
 use anyhow::Result;
 use driver_column::Column;
-use tests::engines::Engine;
+use tests::engines::{Engine, Kind};
 
 #[test]
 fn oci_with_crun() -> Result<()> {
@@ -33,10 +33,20 @@ fn oci_with_runc() -> Result<()> {
 
 #[test]
 fn docker() -> Result<()> {
-    Column::of("docker", Engine::docker()?).check()
+    Column::of("docker", Engine::shared(Kind::Docker)?).check_undisturbed()
+}
+
+#[test]
+fn docker_outages() -> Result<()> {
+    Column::of("docker", Engine::docker()?).check_outages()
 }
 
 #[test]
 fn podman() -> Result<()> {
-    Column::of("podman", Engine::podman()?).check()
+    Column::of("podman", Engine::shared(Kind::Podman)?).check_undisturbed()
+}
+
+#[test]
+fn podman_outages() -> Result<()> {
+    Column::of("podman", Engine::podman()?).check_outages()
 }
