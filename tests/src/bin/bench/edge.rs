@@ -7,12 +7,14 @@ mod proxies;
 mod sockets;
 mod stalled;
 pub mod target;
+mod two_pieces;
 pub mod upstream;
 mod wake;
 mod wrk;
 
 pub use sockets::rows as sockets;
 pub use stalled::rows as stalled;
+pub use two_pieces::rows as two_pieces;
 pub use wake::rows as wake;
 
 use crate::{

@@ -81,6 +81,7 @@ async fn run(wanted: Vec<String>) -> Result<()> {
     measure!("edge", edge::rows());
     measure!("sockets", edge::sockets());
     measure!("stalled", edge::stalled());
+    measure!("pieces", edge::two_pieces());
     measure!("wake", edge::wake());
     measure!("gateway", outgoing::gateway::rows());
     measure!("egress", outgoing::egress::rows());
