@@ -14,6 +14,7 @@ use super::{
     limits::LAUNCH_LOCK_WAIT_MAX_MS,
     run_record::RunRecord,
 };
+use crate::local::local_driver::LocalDriver;
 use protocol::api::{Network, SandboxId};
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;

@@ -5,15 +5,15 @@ use super::{
         ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Stream, Target, Transport,
         local::{
             cgroup::{Cgroup, Hierarchies},
-            disk_usage,
             files::{self, failed},
             images,
             init::Init,
             layout::{Layout, SandboxDir},
             limits::KERNEL_FILE_MAX_BYTES,
+            local_driver::LocalDriver,
             pidfd::has_exited,
             sandbox_dialer::{RunningSandbox, SandboxDialer},
-            signed_badge::{BadgeError, BadgeRecord, InstanceSigner},
+            signed_badge::InstanceSigner,
         },
     },
     cgroup_membership::is_in_container,
@@ -75,11 +75,31 @@ pub struct DockerInner {
     pub warnings: Vec<String>,
 }
 
-impl DockerInner {
-    pub fn dir(&self, sandbox: &SandboxId) -> SandboxDir {
-        self.layout.sandbox(sandbox)
+impl LocalDriver for DockerInner {
+    fn layout(&self) -> &Layout {
+        &self.layout
     }
 
+    fn signer(&self) -> &InstanceSigner {
+        &self.signer
+    }
+
+    fn dialer(&self) -> &SandboxDialer {
+        &self.dialer
+    }
+
+    fn running_sandbox(&self, sandbox: &SandboxId) -> io::Result<Arc<RunningSandbox>> {
+        self.dialer.running_sandbox(sandbox, || {
+            let found = self.find(sandbox).map_err(io::Error::other)?;
+            if found.is_none() && self.launched_in_other_namespace(sandbox).map_err(io::Error::other)? {
+                return Err(io::Error::other(DriverError::OtherPidNamespace { sandbox: *sandbox }));
+            }
+            Ok(found)
+        })
+    }
+}
+
+impl DockerInner {
     pub fn name(&self, sandbox: &SandboxId) -> String {
         labels::name_of(&self.signer.instance, sandbox)
     }
@@ -110,16 +130,6 @@ impl DockerInner {
         }
     }
 
-    fn running_sandbox(&self, sandbox: &SandboxId) -> io::Result<Arc<RunningSandbox>> {
-        self.dialer.running_sandbox(sandbox, || {
-            let found = self.find(sandbox).map_err(io::Error::other)?;
-            if found.is_none() && self.launched_in_other_namespace(sandbox).map_err(io::Error::other)? {
-                return Err(io::Error::other(DriverError::OtherPidNamespace { sandbox: *sandbox }));
-            }
-            Ok(found)
-        })
-    }
-
     /// Whether a sandbox whose PID 1 was not found was launched in another PID namespace, with an exit that
     /// is not handled yet. Only the engine knows whether that run is over.
     pub fn launched_in_other_namespace(&self, sandbox: &SandboxId) -> Result<bool, DriverError> {
@@ -132,27 +142,6 @@ impl DockerInner {
         let record = self.signer.read(&dir, sandbox).ok().filter(|_| run.container.is_some());
         let launched_in = record.and_then(|record| record.pid_namespace);
         Ok(is_in_other_namespace(launched_in, self.pid_namespace, SandboxProcesses::Listed))
-    }
-
-    /// Reads the badge of a sandbox; `None` where the sandbox was never created.
-    pub fn read_badge(&self, sandbox: &SandboxId) -> Result<Option<BadgeRecord>, DriverError> {
-        match self.signer.read(&self.dir(sandbox), sandbox) {
-            Ok(record) => Ok(Some(record)),
-            Err(BadgeError::Missing) => Ok(None),
-            Err(bad) => {
-                Err(DriverError::Damaged { message: format!("sandbox {sandbox} is not touched: {bad}") })
-            }
-        }
-    }
-
-    /// Runs blocking work on a thread. It completes even if the caller is cancelled.
-    pub async fn spawn_blocking<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl FnOnce(&DockerInner) -> Result<T, DriverError> + Send + 'static,
-    ) -> Result<T, DriverError> {
-        let inner = Arc::clone(self);
-        let ended = tokio::task::spawn_blocking(move || work(&inner)).await;
-        ended.unwrap_or_else(|error| Err(failed("do the work")(io::Error::other(error))))
     }
 }
 
@@ -175,12 +164,11 @@ impl Docker {
 #[async_trait]
 impl Transport for Docker {
     async fn dial(&self, sandbox: &SandboxId, target: Target) -> io::Result<Box<dyn Stream>> {
-        let inner = &self.inner;
-        inner.dialer.dial(&inner.running_sandbox(sandbox)?, &inner.dir(sandbox).control(), target).await
+        self.inner.dial(sandbox, target).await
     }
 
     async fn listen(&self, sandbox: &SandboxId, at: SocketAddr) -> io::Result<TcpListener> {
-        self.inner.dialer.listen(&self.inner.running_sandbox(sandbox)?, at).await
+        self.inner.listen(sandbox, at).await
     }
 }
 
@@ -293,10 +281,7 @@ impl Driver for Docker {
     }
 
     async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError> {
-        let path = self.inner.layout.workspace(sandbox);
-        self.inner
-            .spawn_blocking(move |_| disk_usage::tree_bytes(&path).map_err(failed("measure the workspace")))
-            .await
+        self.inner.workspace_bytes(sandbox).await
     }
 
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {

@@ -10,6 +10,7 @@ use super::{
     limits::THAW_ENGINE_MAX_MS,
     run_record::RunRecord,
 };
+use crate::local::local_driver::LocalDriver;
 use protocol::api::SandboxId;
 use std::time::Duration;
 use tokio::time::timeout;

@@ -21,6 +21,7 @@ use super::{
     limits::{ENGINE_LAG_MAX_MS, ENGINE_POLL_MS, REMOVAL_MAX_MS, REMOVAL_POLL_MS},
     run_record::RunRecord,
 };
+use crate::local::local_driver::LocalDriver;
 use protocol::api::SandboxId;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};

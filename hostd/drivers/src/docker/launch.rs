@@ -33,6 +33,7 @@ use super::{
     limits::LAUNCH_STEPS_MAX,
     run_record::RunRecord,
 };
+use crate::local::local_driver::LocalDriver;
 use hostd_core::Blueprint;
 use protocol::api::SandboxId;
 use start::{Started, is_missing_network};

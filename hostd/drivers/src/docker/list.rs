@@ -11,6 +11,7 @@ use super::{
     labels,
     run_record::RunRecord,
 };
+use crate::local::local_driver::LocalDriver;
 use protocol::api::SandboxId;
 
 impl DockerInner {

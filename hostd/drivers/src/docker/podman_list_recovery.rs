@@ -9,6 +9,7 @@ use super::{
     remove_container::{ID_BYTES, remove_with_retry},
     run_record::RunRecord,
 };
+use crate::local::local_driver::LocalDriver;
 use protocol::api::SandboxId;
 use std::sync::Arc;
 

@@ -8,6 +8,7 @@ use super::{
     limits::{ENGINE_POLL_MS, REMOVE_MAX_MS, REMOVE_POLL_MAX_MS},
 };
 use crate::local::init_exit::terminate_init;
+use crate::local::local_driver::LocalDriver;
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 

@@ -15,6 +15,7 @@ use super::{
     limits::LAUNCH_LOCK_WAIT_MAX_MS,
     run_record::RunRecord,
 };
+use crate::local::local_driver::LocalDriver;
 use protocol::api::SandboxId;
 use std::time::Duration;
 use tokio::time::timeout;

@@ -17,6 +17,7 @@ pub mod init;
 pub mod init_exit;
 pub mod layout;
 pub mod limits;
+pub mod local_driver;
 mod netns_sockets;
 pub mod pid_namespace;
 pub mod pidfd;

@@ -5,6 +5,7 @@ use super::{
     driver::OciInner,
     workspace,
 };
+use crate::local::local_driver::LocalDriver;
 use protocol::api::SandboxId;
 use std::sync::Arc;
 

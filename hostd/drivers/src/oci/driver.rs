@@ -6,15 +6,15 @@ use super::{
         Target, Transport,
     },
     cgroup::{Cgroup, Hierarchies},
-    disk_usage,
     files::failed,
     images::ImageStore,
     init::Init,
-    layout::{Layout, SandboxDir},
+    layout::Layout,
+    local_driver::LocalDriver,
     runtime_profile::RuntimeProfile,
     sandbox_dialer::{RunningSandbox, SandboxDialer},
     sealed_program::SealedProgram,
-    signed_badge::{BadgeError, BadgeRecord, InstanceSigner},
+    signed_badge::{BadgeRecord, InstanceSigner},
     uid_ranges::UidRanges,
 };
 use async_trait::async_trait;
@@ -54,13 +54,17 @@ pub struct OciInner {
     pub warnings: Vec<String>,
 }
 
-impl OciInner {
-    pub fn dir(&self, sandbox: &SandboxId) -> SandboxDir {
-        self.layout.sandbox(sandbox)
+impl LocalDriver for OciInner {
+    fn layout(&self) -> &Layout {
+        &self.layout
     }
 
-    pub fn cgroup(&self, sandbox: &SandboxId) -> Cgroup {
-        self.hierarchies.for_sandbox(sandbox)
+    fn signer(&self) -> &InstanceSigner {
+        &self.signer
+    }
+
+    fn dialer(&self) -> &SandboxDialer {
+        &self.dialer
     }
 
     fn running_sandbox(&self, sandbox: &SandboxId) -> io::Result<Arc<RunningSandbox>> {
@@ -71,6 +75,12 @@ impl OciInner {
                 None => self.refuse_other_namespace(sandbox, false).map(|()| None).map_err(io::Error::other),
             }
         })
+    }
+}
+
+impl OciInner {
+    pub fn cgroup(&self, sandbox: &SandboxId) -> Cgroup {
+        self.hierarchies.for_sandbox(sandbox)
     }
 
     /// Whether a sandbox whose PID 1 was not found runs in another PID namespace.
@@ -98,27 +108,6 @@ impl OciInner {
         }
         Ok(())
     }
-
-    /// Reads the badge of a sandbox; `None` where the sandbox was never created.
-    pub fn read_badge(&self, sandbox: &SandboxId) -> Result<Option<BadgeRecord>, DriverError> {
-        match self.signer.read(&self.dir(sandbox), sandbox) {
-            Ok(record) => Ok(Some(record)),
-            Err(BadgeError::Missing) => Ok(None),
-            Err(bad) => {
-                Err(DriverError::Damaged { message: format!("sandbox {sandbox} is not touched: {bad}") })
-            }
-        }
-    }
-
-    /// Runs blocking work on a thread. It completes even if the caller is cancelled.
-    pub async fn spawn_blocking<T: Send + 'static>(
-        self: &Arc<Self>,
-        work: impl FnOnce(&OciInner) -> Result<T, DriverError> + Send + 'static,
-    ) -> Result<T, DriverError> {
-        let inner = Arc::clone(self);
-        let ended = tokio::task::spawn_blocking(move || work(&inner)).await;
-        ended.unwrap_or_else(|error| Err(failed("do the work")(io::Error::other(error))))
-    }
 }
 
 impl Oci {
@@ -131,12 +120,11 @@ impl Oci {
 #[async_trait]
 impl Transport for Oci {
     async fn dial(&self, sandbox: &SandboxId, target: Target) -> io::Result<Box<dyn Stream>> {
-        let inner = &self.inner;
-        inner.dialer.dial(&inner.running_sandbox(sandbox)?, &inner.dir(sandbox).control(), target).await
+        self.inner.dial(sandbox, target).await
     }
 
     async fn listen(&self, sandbox: &SandboxId, at: SocketAddr) -> io::Result<TcpListener> {
-        self.inner.dialer.listen(&self.inner.running_sandbox(sandbox)?, at).await
+        self.inner.listen(sandbox, at).await
     }
 }
 
@@ -215,10 +203,7 @@ impl Driver for Oci {
     }
 
     async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError> {
-        let path = self.inner.layout.workspace(sandbox);
-        self.inner
-            .spawn_blocking(move |_| disk_usage::tree_bytes(&path).map_err(failed("measure the workspace")))
-            .await
+        self.inner.workspace_bytes(sandbox).await
     }
 
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {

@@ -9,6 +9,7 @@ use super::{
     launch::{find_init, handle, open_lock},
     layout::SandboxDir,
 };
+use crate::local::local_driver::LocalDriver;
 use hostd_core::Death;
 use protocol::api::{DeathCause, SandboxId};
 use std::{

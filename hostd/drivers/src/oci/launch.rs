@@ -22,6 +22,7 @@ use super::{
     spawn_runtime::{self, RuntimeCommand},
     workspace,
 };
+use crate::local::local_driver::LocalDriver;
 use hostd_core::Blueprint;
 use protocol::api::{Network, SandboxId};
 use std::{

@@ -20,8 +20,8 @@
 //! **Invariant:** the sandbox can write to `control/` and the workspace; no path in them is followed.
 
 use super::local::{
-    blueprint_checks, cgroup, chown_tree, disk_usage, files, host_checks, id_map, images, init, init_exit,
-    layout, limits, pid_namespace, probe_sandbox, remove_tree, sandbox_dialer, seccomp, signed_badge,
+    blueprint_checks, cgroup, chown_tree, files, host_checks, id_map, images, init, init_exit, layout,
+    limits, local_driver, pid_namespace, probe_sandbox, remove_tree, sandbox_dialer, seccomp, signed_badge,
     workspace,
 };
 

@@ -20,6 +20,7 @@ use super::{
     signed_badge::InstanceSigner,
     uid_ranges::UidRanges,
 };
+use crate::local::local_driver::LocalDriver;
 use hostd_core::PidNamespace;
 use nix::sys::statvfs::statvfs;
 use protocol::api::SandboxId;

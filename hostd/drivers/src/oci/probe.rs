@@ -6,6 +6,7 @@ use super::{
     init_exit::stdio_lines,
     probe_sandbox,
 };
+use crate::local::local_driver::LocalDriver;
 use protocol::api::SandboxId;
 
 impl Oci {

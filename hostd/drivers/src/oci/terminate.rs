@@ -12,6 +12,7 @@ use super::{
     limits::{CGROUP_REMOVE_MAX_MS, KILL_MAX_MS},
     remove_tree,
 };
+use crate::local::local_driver::LocalDriver;
 use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,

@@ -1,0 +1,75 @@
+//! What every driver on this host's kernel does alike: it finds a sandbox by its directory, its badge and its PID 1.
+
+use super::{
+    disk_usage,
+    files::failed,
+    layout::{Layout, SandboxDir},
+    sandbox_dialer::{RunningSandbox, SandboxDialer},
+    signed_badge::{BadgeError, BadgeRecord, InstanceSigner},
+};
+use crate::{DriverError, Stream, Target};
+use protocol::api::SandboxId;
+use std::{io, net::SocketAddr, sync::Arc};
+use tokio::net::TcpListener;
+
+/// The shared state of a driver's handles.
+pub trait LocalDriver: Send + Sync + Sized + 'static {
+    fn layout(&self) -> &Layout;
+    fn signer(&self) -> &InstanceSigner;
+    fn dialer(&self) -> &SandboxDialer;
+    /// The PID 1 of a sandbox that runs; an error when it does not.
+    fn running_sandbox(&self, sandbox: &SandboxId) -> io::Result<Arc<RunningSandbox>>;
+
+    fn dir(&self, sandbox: &SandboxId) -> SandboxDir {
+        self.layout().sandbox(sandbox)
+    }
+
+    /// Reads the badge of a sandbox; `None` where the sandbox was never created.
+    fn read_badge(&self, sandbox: &SandboxId) -> Result<Option<BadgeRecord>, DriverError> {
+        match self.signer().read(&self.dir(sandbox), sandbox) {
+            Ok(record) => Ok(Some(record)),
+            Err(BadgeError::Missing) => Ok(None),
+            Err(bad) => {
+                Err(DriverError::Damaged { message: format!("sandbox {sandbox} is not touched: {bad}") })
+            }
+        }
+    }
+
+    /// Runs blocking work on a thread. It completes even if the caller is cancelled.
+    fn spawn_blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, DriverError> + Send + 'static,
+    ) -> impl Future<Output = Result<T, DriverError>> + Send {
+        let inner = Arc::clone(self);
+        let working = tokio::task::spawn_blocking(move || work(&inner));
+        async { working.await.unwrap_or_else(|error| Err(failed("do the work")(io::Error::other(error)))) }
+    }
+
+    fn dial(
+        &self,
+        sandbox: &SandboxId,
+        target: Target,
+    ) -> impl Future<Output = io::Result<Box<dyn Stream>>> + Send {
+        async move {
+            let running = self.running_sandbox(sandbox)?;
+            self.dialer().dial(&running, &self.dir(sandbox).control(), target).await
+        }
+    }
+
+    fn listen(
+        &self,
+        sandbox: &SandboxId,
+        at: SocketAddr,
+    ) -> impl Future<Output = io::Result<TcpListener>> + Send {
+        async move { self.dialer().listen(&self.running_sandbox(sandbox)?, at).await }
+    }
+
+    /// The size of the workspace on disk; `None` where there is none.
+    fn workspace_bytes(
+        self: &Arc<Self>,
+        sandbox: &SandboxId,
+    ) -> impl Future<Output = Result<Option<u64>, DriverError>> + Send {
+        let path = self.layout().workspace(sandbox);
+        self.spawn_blocking(move |_| disk_usage::tree_bytes(&path).map_err(failed("measure the workspace")))
+    }
+}
