@@ -196,6 +196,7 @@ impl Fleet {
         self.inner.targets.insert(target);
         let inner = self.inner.clone();
         self.inner.tasks.spawn(async move {
+            // Boxed: the future of an actor is large, and is moved on its way into its task.
             Box::pin(actor.run()).await;
             inner.targets.remove(&id);
             inner.actors.lock().expect("no panic while held").remove(&id);
