@@ -136,7 +136,7 @@ async fn a_malformed_chunk_is_the_mistake_of_the_caller() -> Result<()> {
     let hostd = Hostd::start().await?;
     let operator = hostd.operator()?;
     let id = operator.create(&json!({})).await?;
-    let exec = json!({"argv": ["cat"], "stdin": "pipe", "wait": false});
+    let exec = json!({"argv": ["cat"], "stdin_open": true, "wait": false});
     let exec: Value = operator.post(&format!("/v1/sandboxes/{id}/execs"), &exec).await?.json()?;
     let stdin = format!("/v1/sandboxes/{id}/execs/{}/stdin", exec["id"].as_str().context("an id")?);
     for path in ["/v1/sandboxes", &stdin] {
