@@ -12,6 +12,7 @@ pub mod api;
 mod error;
 mod event;
 mod exec;
+pub mod files;
 mod hold;
 pub mod limits;
 #[cfg(feature = "log")]

@@ -1,0 +1,4 @@
+//! Tests of the verbs on a real file system.
+
+mod fixture;
+mod verbs;
