@@ -26,3 +26,17 @@ pub const MANY_MAX_BYTES: usize = 32 << 20;
 pub const IGNORE_FILE_MAX_BYTES: u64 = 256 << 10;
 /// Names of a directory that are held at a time, in order; a larger directory is read several times.
 pub const NAMES_HELD_MAX: usize = 16_384;
+/// Directories of one `watch`; those beyond are not watched, which is reported.
+pub const WATCH_DIRECTORIES_MAX: usize = 65_536;
+/// How long changes are collected before they are reported: several writes of a file are one.
+pub const WATCH_BATCH_MS: u64 = 50;
+/// Changes, and bytes of their paths, that are held at a time; more are reported at once.
+pub const WATCH_BATCH_MAX: usize = 4_096;
+pub const WATCH_BATCH_MAX_BYTES: usize = 1 << 20;
+/// How long the second half of a move may take, and a directory to be found where it was moved to; and tries of that.
+pub const WATCH_SETTLE_MS: u64 = 10;
+pub const WATCH_SETTLE_TRIES: u32 = 20;
+/// Silence after which a line is sent, so that a caller that is gone is noticed.
+pub const WATCH_IDLE_MS: u64 = 15_000;
+/// Interval between scans for directories that could not be watched; each is reported as an overflow.
+pub const WATCH_INCOMPLETE_MS: u64 = 60_000;

@@ -119,3 +119,28 @@ pub fn under_free_name<T>(mut make: impl FnMut(&CString) -> Result<T, Errno>) ->
     }
     Err(Errno::EEXIST)
 }
+
+/// Whether a name is one that [`under_free_name`] makes.
+pub fn is_temporary(name: &[u8]) -> bool {
+    name.strip_prefix(PREFIX.as_bytes()).is_some_and(|rest| {
+        let numbers: Vec<&[u8]> = rest.split(|byte| *byte == b'-').collect();
+        let hexadecimal = |number: &&[u8]| !number.is_empty() && number.iter().all(u8::is_ascii_hexdigit);
+        numbers.len() == 3 && numbers.iter().all(hexadecimal)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_ours_are_temporary() {
+        let (made, ()) = under_free_name(|_| Ok(())).expect("free");
+        assert!(is_temporary(made.to_bytes()));
+        for other in
+            [".slipway-", ".slipway-a-b", ".slipway-a-b-", ".slipway-a-b-x", "slipway-a-b-c", ".slipway"]
+        {
+            assert!(!is_temporary(other.as_bytes()), "{other}");
+        }
+    }
+}

@@ -2,3 +2,4 @@
 
 mod fixture;
 mod verbs;
+mod watch;
