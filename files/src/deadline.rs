@@ -9,12 +9,22 @@ const LOOK_EVERY: u32 = 256;
 /// Checked once per entry.
 pub struct Deadline {
     at: Instant,
+    limit: Duration,
     visited: u32,
 }
 
 impl Deadline {
     pub fn of_tree() -> Self {
-        Self { at: Instant::now() + Duration::from_millis(TREE_MAX_MS), visited: 0 }
+        Self::within(Duration::from_millis(TREE_MAX_MS))
+    }
+
+    pub fn within(limit: Duration) -> Self {
+        Self { at: Instant::now() + limit, limit, visited: 0 }
+    }
+
+    /// Leaves out time in which the verb waited for its caller.
+    pub fn extend(&mut self, waited: Duration) {
+        self.at += waited;
     }
 
     /// Ends a verb that takes too long, or whose caller is gone.
@@ -29,7 +39,7 @@ impl Deadline {
         if Instant::now() < self.at {
             return Ok(());
         }
-        let message = format!("the tree took longer than {} s: name a smaller one", TREE_MAX_MS / 1000);
+        let message = format!("the tree took longer than {} s: name a smaller one", self.limit.as_secs());
         Err(FilesError::TimedOut { message })
     }
 }

@@ -40,3 +40,24 @@ pub const WATCH_SETTLE_TRIES: u32 = 20;
 pub const WATCH_IDLE_MS: u64 = 15_000;
 /// Interval between scans for directories that could not be watched; each is reported as an overflow.
 pub const WATCH_INCOMPLETE_MS: u64 = 60_000;
+/// Entries of one archive, packed or unpacked.
+pub const ARCHIVE_MAX_ENTRIES: u64 = 1_000_000;
+/// Bytes of the files of one archive, and of an archive that is uploaded.
+pub const ARCHIVE_MAX_BYTES: u64 = 64 << 30;
+/// Bytes that an archive unpacks to, whatever its own size; beyond them the ratio counts.
+pub const ARCHIVE_FREE_BYTES: u64 = 1 << 30;
+/// Bytes unpacked per byte received. What `pack` makes of zeros has 220.
+pub const ARCHIVE_RATIO_MAX: u64 = 250;
+/// Bytes of the headers of one entry: long names, extended attributes, maps of holes.
+pub const ARCHIVE_HEADER_MAX_BYTES: u64 = 1 << 20;
+/// How long one archive is worked on, without the time that its bytes are waited for.
+pub const UNPACK_WORK_MAX_MS: u64 = 600_000;
+/// An upload brings [`UPLOAD_PACE_MIN_BYTES`] in every such time that it is waited for.
+pub const UPLOAD_PACE_MS: u64 = 60_000;
+pub const UPLOAD_PACE_MIN_BYTES: u64 = 64 << 10;
+/// Entries that are named where an archive's entries were left out.
+pub const SKIPPED_MAX: usize = 100;
+/// Bytes of the paths of directories whose mode and time are set when an archive is unpacked.
+pub const DIRECTORIES_MAX_BYTES: usize = 8 << 20;
+/// Bytes of the directory of a zip that is written; it is held until the end.
+pub const ZIP_DIRECTORY_MAX_BYTES: usize = 32 << 20;

@@ -6,14 +6,14 @@
 //! ```
 //! A process that dies leaves the old content. It can leave a temporary name only between the last two steps.
 
-use crate::{FilesError, workspace::Slot};
+use crate::{FilesError, times::set_modified, workspace::Slot};
 use nix::{
     errno::Errno,
     fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat},
     sys::stat::{Mode, fchmod, fstat},
     unistd::{UnlinkatFlags, linkat, unlinkat},
 };
-use protocol::files::FileEntry;
+use protocol::files::{FileEntry, FileTime};
 use std::{
     ffi::CString,
     fs::File,
@@ -62,6 +62,22 @@ impl<'a> Temporary<'a> {
         fchmod(&self.file, Mode::from_bits_truncate(mode & 0o777))
             .map_err(FilesError::at("set the mode", &self.slot.path))?;
         self.file.sync_all().map_err(FilesError::io_at("write the file", &self.slot.path))
+    }
+
+    /// Sets the permissions and the time of many files, whose caller makes them durable at once.
+    pub fn finish_unsynced(&self, mode: u32, modified: FileTime) -> Result<(), FilesError> {
+        fchmod(&self.file, Mode::from_bits_truncate(mode & 0o777))
+            .map_err(FilesError::at("set the mode", &self.slot.path))?;
+        set_modified(&self.file, modified);
+        Ok(())
+    }
+
+    /// As [`Self::replace`], quicker where nothing has the name.
+    pub fn place(self) -> Result<(), FilesError> {
+        if self.named.is_none() && self.link(&self.slot.name).is_ok() {
+            return Ok(());
+        }
+        self.replace().map(drop)
     }
 
     /// Gives the file its name; `Exists` where there is something already.

@@ -14,6 +14,7 @@ use std::{
     collections::{BTreeSet, VecDeque},
     ffi::{CStr, CString},
     os::fd::OwnedFd,
+    time::Duration,
 };
 
 pub struct Walk<'a> {
@@ -87,6 +88,11 @@ impl<'a> Walk<'a> {
         };
         walk.enter(directory, top.clone(), resume);
         Ok(walk)
+    }
+
+    /// Leaves out time in which the verb waited for its caller.
+    pub fn extend_deadline(&mut self, waited: Duration) {
+        self.deadline.extend(waited);
     }
 
     fn enter(&mut self, directory: OwnedFd, path: FilePath, resume: Resume) {

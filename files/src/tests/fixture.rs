@@ -1,6 +1,6 @@
 //! A workspace in a temporary directory, and an exchange in memory.
 
-use crate::{Exchange, FilesError, Workspace, perform};
+use crate::{Exchange, FilesError, Workspace, limits::CHUNK_BYTES, perform};
 use bytes::Bytes;
 use protocol::files::{FilesReply, FilesRequest};
 use std::{collections::VecDeque, fs::File, io, os::fd::BorrowedFd, path::PathBuf};
@@ -41,9 +41,15 @@ impl Fixture {
 /// Keeps what a verb replies and sends.
 #[derive(Default)]
 pub struct Recorder {
-    body: VecDeque<Bytes>,
+    pub body: VecDeque<Bytes>,
+    /// Whether the body ends early.
+    pub cut: bool,
+    pub cancelled: bool,
     pub reply: Option<FilesReply>,
     pub sent: Vec<u8>,
+    /// Bytes that were sent, also where they are not kept.
+    pub sent_bytes: u64,
+    pub discards: bool,
 }
 
 impl Recorder {
@@ -51,11 +57,24 @@ impl Recorder {
         let chunks = body.chunks(7).map(Bytes::copy_from_slice).collect();
         Self { body: chunks, ..Self::default() }
     }
+
+    /// As [`Self::with_body`], in large pieces.
+    pub fn with_large_body(body: Vec<u8>) -> Self {
+        let mut body = Bytes::from(body);
+        let mut chunks = VecDeque::new();
+        while !body.is_empty() {
+            chunks.push_back(body.split_to(body.len().min(100_000)));
+        }
+        Self { body: chunks, ..Self::default() }
+    }
 }
 
 impl Exchange for Recorder {
     fn receive(&mut self) -> io::Result<Option<Bytes>> {
-        Ok(self.body.pop_front())
+        match self.body.pop_front() {
+            None if self.cut => Err(io::ErrorKind::ConnectionReset.into()),
+            chunk => Ok(chunk),
+        }
     }
 
     fn reply(&mut self, reply: FilesReply) -> io::Result<()> {
@@ -66,12 +85,19 @@ impl Exchange for Recorder {
 
     fn send(&mut self, bytes: Bytes) -> io::Result<()> {
         assert!(self.reply.is_some(), "bytes follow the reply");
-        self.sent.extend_from_slice(&bytes);
+        assert!(bytes.len() <= CHUNK_BYTES, "a chunk has a limit");
+        if self.cancelled {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        self.sent_bytes += bytes.len() as u64;
+        if !self.discards {
+            self.sent.extend_from_slice(&bytes);
+        }
         Ok(())
     }
 
     fn is_cancelled(&self) -> bool {
-        false
+        self.cancelled
     }
 
     fn cancel_fd(&self) -> Option<BorrowedFd<'_>> {

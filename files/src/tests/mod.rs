@@ -1,5 +1,9 @@
 //! Tests of the verbs on a real file system.
 
+mod archive;
+mod archive_memory;
+mod archive_noise;
 mod fixture;
+mod hostile_archive;
 mod verbs;
 mod watch;
