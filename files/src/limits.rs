@@ -61,3 +61,25 @@ pub const SKIPPED_MAX: usize = 100;
 pub const DIRECTORIES_MAX_BYTES: usize = 8 << 20;
 /// Bytes of the directory of a zip that is written; it is held until the end.
 pub const ZIP_DIRECTORY_MAX_BYTES: usize = 32 << 20;
+/// How long one search takes.
+pub const SEARCH_MAX_MS: u64 = 20_000;
+/// Matches of one search.
+pub const SEARCH_MAX: usize = 2_000;
+/// Matches in one file.
+pub const SEARCH_FILE_MATCHES_MAX: u64 = 500;
+/// Bytes of a file that is searched.
+pub const SEARCH_FILE_MAX_BYTES: u64 = 256 << 20;
+/// Bytes of a line that are searched.
+pub const SEARCH_LINE_MAX_BYTES: usize = 128 << 10;
+/// Bytes of the text and the paths of all matches.
+pub const SEARCH_REPLY_MAX_BYTES: usize = 8 << 20;
+/// Bytes of the text of one match.
+pub const EXCERPT_MAX_BYTES: usize = 1 << 10;
+/// Bytes of a pattern of a search.
+pub const PATTERN_MAX_BYTES: usize = 4 << 10;
+/// Characters of a regular expression with its counted repetitions written out. A search takes time by this number and
+/// the bytes of a line: about two seconds for the largest of both, in which it is not ended.
+pub const PATTERN_POSITIONS_MAX: u64 = 1_000;
+/// Bytes of a compiled regular expression, and of the states it keeps while it searches.
+pub const PATTERN_PROGRAM_MAX_BYTES: usize = 4 << 20;
+pub const PATTERN_STATES_MAX_BYTES: usize = 1 << 20;

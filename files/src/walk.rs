@@ -90,6 +90,11 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
+    /// Replaces the deadline of the walk.
+    pub fn set_deadline(&mut self, deadline: Deadline) {
+        self.deadline = deadline;
+    }
+
     /// Leaves out time in which the verb waited for its caller.
     pub fn extend_deadline(&mut self, waited: Duration) {
         self.deadline.extend(waited);

@@ -5,5 +5,6 @@ mod archive_memory;
 mod archive_noise;
 mod fixture;
 mod hostile_archive;
+mod search;
 mod verbs;
 mod watch;
