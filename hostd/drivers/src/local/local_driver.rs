@@ -6,10 +6,11 @@ use super::{
     layout::{Layout, SandboxDir},
     sandbox_dialer::{RunningSandbox, SandboxDialer},
     signed_badge::{BadgeError, BadgeRecord, InstanceSigner},
+    workspace,
 };
 use crate::{DriverError, Stream, Target};
 use protocol::api::SandboxId;
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, os::fd::OwnedFd, sync::Arc};
 use tokio::net::TcpListener;
 
 /// The shared state of a driver's handles.
@@ -62,6 +63,12 @@ pub trait LocalDriver: Send + Sync + Sized + 'static {
         at: SocketAddr,
     ) -> impl Future<Output = io::Result<TcpListener>> + Send {
         async move { self.dialer().listen(&self.running_sandbox(sandbox)?, at).await }
+    }
+
+    /// Opens the top directory of a workspace, also of a sandbox that does not run, as a path descriptor
+    /// (`O_PATH`). Blocks for some milliseconds where the workspace has to be mounted first.
+    fn open_workspace(&self, sandbox: &SandboxId) -> Result<OwnedFd, DriverError> {
+        workspace::open(self.layout(), sandbox)
     }
 
     /// The size of the workspace on disk; `None` where there is none.

@@ -2,13 +2,14 @@
 
 use super::{
     super::DriverError,
-    files::{self, failed},
+    files::{self, errno, failed},
     layout::Layout,
     limits::SANDBOX_UID,
     remove_tree,
 };
+use nix::{fcntl::OFlag, sys::stat::Mode};
 use protocol::api::SandboxId;
-use std::os::unix::fs::lchown;
+use std::os::{fd::OwnedFd, unix::fs::lchown};
 
 /// Creates the workspace with its first directories, atomically. An existing one is left as it is.
 pub fn make(layout: &Layout, sandbox: &SandboxId) -> Result<(), DriverError> {
@@ -27,6 +28,13 @@ pub fn make(layout: &Layout, sandbox: &SandboxId) -> Result<(), DriverError> {
         lchown(&path, Some(SANDBOX_UID), Some(SANDBOX_UID)).map_err(make())?;
     }
     std::fs::rename(&temporary, &workspace).map_err(make())
+}
+
+/// Opens the top directory as a path descriptor. The descriptor keeps the workspace in reach however its path changes.
+pub fn open(layout: &Layout, sandbox: &SandboxId) -> Result<OwnedFd, DriverError> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    nix::fcntl::open(&layout.workspace(sandbox), flags, Mode::empty())
+        .map_err(|error| failed("open the workspace")(errno(error)))
 }
 
 /// Removes workspace and sandbox directory. The workspace goes first: while the badge exists, the rest can be
