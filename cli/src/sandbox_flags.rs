@@ -61,7 +61,7 @@ pub struct SandboxFlags {
     /// Limit on processes and threads
     #[arg(long, value_name = "COUNT")]
     pub pids: Option<u64>,
-    /// Disk limit, as in 10g; no driver supports it yet: `oci` and `docker` both refuse it
+    /// Limit on the space of the workspace, as in 10g
     #[arg(long, value_name = "SIZE", value_parser = value_parser::megabytes)]
     pub disk: Option<u64>,
     /// `proxy` (the default): what egress rules allow, through hostd; `none`: loopback only; `open`: a network with

@@ -9,9 +9,10 @@ mod values;
 
 use crate::agents::AgentTable;
 use hostd_core::{BudgetBounds, Scheme, egress::Exceptions, limits};
+use hostd_drivers::QuotaChoice;
 use parsers::{
-    absolute, address, agents, auth, budget, docker_socket, domain, driver, exceptions, public, registries,
-    tls,
+    absolute, address, agents, auth, budget, docker_socket, domain, driver, exceptions, public, quota,
+    registries, tls,
 };
 use std::{fmt, net::SocketAddr, path::PathBuf};
 use values::ConfigValues;
@@ -51,6 +52,8 @@ pub struct Config {
     /// Free space on the data disk below which creates and wakes are refused; a share of the disk unless
     /// given.
     pub disk_floor_mb: Option<u64>,
+    /// How disk limits of sandboxes are kept.
+    pub quota: QuotaChoice,
     /// The agent definitions, and the default agent.
     pub agents: AgentTable,
     /// The directory where agents are installed; the usual one unless given.
@@ -126,6 +129,7 @@ impl Config {
             memory_max_mb: values.integer("memory_max_mb")?,
             cpus_max: values.decimal("cpus_max")?,
             disk_floor_mb: values.integer("disk_floor_mb")?,
+            quota: quota(&values.text("quota")?)?,
             agents: agents(&values.table("agents")?, values.optional("agent")?.as_deref())?,
             agents_dir: path("agents_dir")?,
             briefing_file: path("briefing_file")?,

@@ -16,6 +16,7 @@ pub enum FileSystem {
     Tmpfs,
     Ext4,
     Xfs,
+    Btrfs,
 }
 
 impl SmallDisk {
@@ -35,6 +36,7 @@ impl SmallDisk {
             // Without the part that is kept for root.
             FileSystem::Ext4 => &["mkfs.ext4", "-q", "-F", "-m", "0"],
             FileSystem::Xfs => &["mkfs.xfs", "-q", "-f"],
+            FileSystem::Btrfs => &["mkfs.btrfs", "-q", "-f", "-m", "single"],
         };
         std::fs::create_dir_all(path)?;
         let image = path.with_extension("image");

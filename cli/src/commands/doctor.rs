@@ -56,7 +56,19 @@ fn driver_checks(driver: &DriverView) -> Vec<Check> {
     let version = driver.version.as_deref().unwrap_or("it is there");
     let warnings = driver.missing.iter();
     let warnings = warnings.map(|text| Check::warning("driver", format!("{name}: {text}"), None));
-    std::iter::once(Check::fine("driver", format!("{name}: {version}"))).chain(warnings).collect()
+    let disk = driver.capabilities.as_ref().and_then(|can| can.disk_limit.as_deref());
+    let disk = disk.map(|means| Check::fine("disk limits", format!("{name}: {}", disk_limit(means))));
+    std::iter::once(Check::fine("driver", format!("{name}: {version}"))).chain(disk).chain(warnings).collect()
+}
+
+/// Describes how `limits.disk_mb` is kept.
+fn disk_limit(means: &str) -> &str {
+    match means {
+        "project" => "project quotas of the file system",
+        "loop" => "a file system per sandbox, on space that is set aside",
+        "measured" => "measured: a sandbox over its limit is stopped",
+        other => other,
+    }
 }
 
 /// Checks hostd's own warnings, without those of its drivers.

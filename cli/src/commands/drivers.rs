@@ -75,6 +75,7 @@ mod tests {
         let can = Capabilities {
             networks: words(&["none", "proxy"]),
             limits: words(&["memory_mb"]),
+            disk_limit: Some("loop".to_owned()),
             pause: true,
             runtimes: words(&["crun"]),
             images: words(&["host", "imported"]),

@@ -121,10 +121,17 @@ fn table(rows: &[Row], output: Output) -> String {
     table.render(output)
 }
 
+/// A workspace with less than this part of its limit left is noted.
+const DISK_NOTED_PART: u64 = 20;
+
 fn notes(stats: &StatsView) -> Cell {
     let oom = (stats.oom_kills > 0).then(|| format!("{} killed for memory", stats.oom_kills));
     let pids = (stats.pids_limit_hits > 0).then(|| format!("{} forks refused", stats.pids_limit_hits));
-    let notes: Vec<String> = oom.into_iter().chain(pids).collect();
+    let disk = stats.disk_bytes.zip(stats.disk_limit_bytes);
+    let disk =
+        disk.filter(|(used, limit)| used.saturating_mul(DISK_NOTED_PART) >= limit * (DISK_NOTED_PART - 1));
+    let disk = disk.map(|(used, limit)| format!("disk {} of {}", bytes(used), bytes(limit)));
+    let notes: Vec<String> = oom.into_iter().chain(pids).chain(disk).collect();
     if notes.is_empty() { Cell::from("") } else { Cell::painted(notes.join(", "), Colour::Red) }
 }
 
@@ -143,6 +150,8 @@ mod tests {
             pids_limit: 256,
             oom_kills,
             pids_limit_hits: 0,
+            disk_bytes: None,
+            disk_limit_bytes: None,
         };
         let start = Instant::now();
         let sample = |id: &str, name: &str, stats, after_s| Sample {

@@ -271,7 +271,8 @@ fn limits_of(spec: &LimitsSpec, defaults: &Defaults) -> Result<Limits, ApiError>
     let most_pids = defaults.pids_max;
     let pids = spec.pids.unwrap_or(limits::PIDS_DEFAULT.min(most_pids));
     check_host_range("limits.pids", pids, limits::PIDS_MIN, most_pids)?;
-    require("limits.disk_mb", spec.disk_mb != Some(0), "must be more than 0")?;
+    let least = format!("must be at least {}", limits::DISK_MIN_MB);
+    require("limits.disk_mb", spec.disk_mb.is_none_or(|mb| mb >= limits::DISK_MIN_MB), &least)?;
     Ok(Limits { memory_mb, cpus, pids, disk_mb: spec.disk_mb })
 }
 
@@ -358,7 +359,7 @@ mod tests {
             (serde_json::json!({"limits": {"cpus": 64.0}}), "limits.cpus"),
             (serde_json::json!({"limits": {"pids": 1}}), "limits.pids"),
             (serde_json::json!({"limits": {"pids": 5000}}), "limits.pids"),
-            (serde_json::json!({"limits": {"disk_mb": 0}}), "limits.disk_mb"),
+            (serde_json::json!({"limits": {"disk_mb": 15}}), "limits.disk_mb"),
             (serde_json::json!({"network": {"allow": ["a b"]}}), "network.allow"),
             (serde_json::json!({"network": {"deny": ["*:0"]}}), "network.deny"),
             (serde_json::json!({"network": {"deny": vec!["a.example"; 300]}}), "network.deny"),

@@ -95,6 +95,12 @@ pub enum DriverError {
     NameTaken { message: String },
     #[error("the disk is full")]
     DiskFull,
+    /// The disk has no room for the whole of a workspace with a limit.
+    #[error(
+        "limits.disk_mb needs {needed_mb} MB of the data disk: {free_mb} MB are free and hostd keeps {floor_mb} MB; \
+         destroy sandboxes, or ask for less"
+    )]
+    NoDiskRoom { needed_mb: u64, free_mb: u64, floor_mb: u64 },
     /// The backend tried and failed; `output` has the last lines it printed.
     #[error("{message}")]
     Failed { message: String, output: Vec<String> },
@@ -115,6 +121,13 @@ pub enum DriverError {
         #[source]
         source: io::Error,
     },
+}
+
+/// How much of its limit a workspace uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DiskUsage {
+    pub used_bytes: u64,
+    pub limit_bytes: u64,
 }
 
 /// The target of a connection into a sandbox.
@@ -190,6 +203,14 @@ pub trait Driver: Transport {
     fn logs(&self, sandbox: &SandboxId) -> Option<PathBuf>;
     /// The size of the workspace on disk; `None` where there is none.
     async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError>;
+    /// How much of its disk limit of `disk_mb` the workspace uses; `None` where the driver keeps no limits.
+    async fn disk_usage(&self, _: &SandboxId, _disk_mb: u64) -> Result<Option<DiskUsage>, DriverError> {
+        Ok(None)
+    }
+    /// Whether the disk limit of the workspace is kept by measuring alone: by whoever calls `disk_usage`.
+    fn is_disk_measured(&self, _: &SandboxId) -> bool {
+        false
+    }
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError>;
     /// All sandboxes on the backend with our badge, running or not.
     async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError>;

@@ -2,7 +2,7 @@
 //! its page tables, which may be large.
 //!
 //! ```text
-//! hostd launch --stdio FILE [--tasks FILE]… [--hide DIR]… [--shield DIR]… -- PROGRAM ARGUMENT…
+//! hostd launch --stdio FILE [--tasks FILE]… [--hide DIR]… [--shield DIR]… [--keep DIR]… -- PROGRAM ARGUMENT…
 //!   standard input   a file that hostd has locked; it stays locked until the runtime exits
 //!   standard error   errors; `@report` in an argument becomes a path to it
 //! ```
@@ -22,7 +22,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
         unix::{ffi::OsStrExt, fs::OpenOptionsExt},
     },
     path::{Path, PathBuf},
@@ -39,6 +39,8 @@ struct LaunchOptions {
     tasks: Vec<PathBuf>,
     hide: Vec<PathBuf>,
     shield: Vec<PathBuf>,
+    /// Mounts that stay visible below a shielded directory.
+    keep: Vec<PathBuf>,
     command: Vec<OsString>,
 }
 
@@ -67,6 +69,7 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<LaunchOptions, Stri
             Some("--tasks") => options.tasks.push(value),
             Some("--hide") => options.hide.push(value),
             Some("--shield") => options.shield.push(value),
+            Some("--keep") => options.keep.push(value),
             _ => return Err(format!("start: unknown option {}", option.display())),
         }
     }
@@ -87,8 +90,14 @@ fn exec_runtime(options: &LaunchOptions) -> Result<std::convert::Infallible, Str
     for dir in &options.hide {
         detach_mount(dir).map_err(while_doing(&format!("hide {}", dir.display())))?;
     }
+    // Taken before the shield covers them.
+    let kept = options.keep.iter().map(|dir| clone_mount(dir));
+    let kept = kept.collect::<Result<Vec<_>, _>>().map_err(while_doing("find the workspace"))?;
     for dir in &options.shield {
         remount_nosuid_nodev(dir).map_err(while_doing(&format!("shield {}", dir.display())))?;
+    }
+    for (dir, mount) in options.keep.iter().zip(&kept) {
+        attach_mount(mount.as_fd(), dir).map_err(while_doing("mount the workspace"))?;
     }
     for file in &options.tasks {
         let joined = OpenOptions::new().write(true).open(file).and_then(|mut file| file.write_all(b"0"));
@@ -163,6 +172,29 @@ fn remount_nosuid_nodev(dir: &Path) -> Result<(), Errno> {
     mount(NONE, dir, NONE, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | flags, NONE)
 }
 
+/// A copy of a mount, attached nowhere, with its flags.
+#[allow(unsafe_code)]
+fn clone_mount(dir: &Path) -> Result<OwnedFd, Errno> {
+    let path = CString::new(dir.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
+    // SAFETY: the path is a C string that lives until the call returns.
+    let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
+    let fd = RawFd::try_from(Errno::result(fd)?).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the kernel returned a new descriptor, which nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[allow(unsafe_code)]
+fn attach_mount(mount: BorrowedFd<'_>, dir: &Path) -> Result<(), Errno> {
+    let to = CString::new(dir.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
+    let (from, flags) = (mount.as_raw_fd(), libc::MOVE_MOUNT_F_EMPTY_PATH);
+    // SAFETY: both paths are C strings that live until the call returns.
+    let done = unsafe {
+        libc::syscall(libc::SYS_move_mount, from, c"".as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags)
+    };
+    Errno::result(done).map(drop)
+}
+
 fn runtime_command(args: &[OsString], stderr_fd: RawFd) -> Result<Vec<CString>, String> {
     let stderr_path = format!("/proc/self/fd/{stderr_fd}");
     let text =
@@ -200,13 +232,15 @@ mod tests {
 
     #[test]
     fn options_end_where_the_command_begins() {
-        let options = parse(args("--stdio /o --tasks /a --tasks /b --hide /u --shield /d -- crun --root /r"))
-            .expect("good");
+        let options =
+            parse(args("--stdio /o --tasks /a --tasks /b --hide /u --shield /d --keep /k -- crun --root /r"))
+                .expect("good");
         let expected = LaunchOptions {
             stdio: Some("/o".into()),
             tasks: vec!["/a".into(), "/b".into()],
             hide: vec!["/u".into()],
             shield: vec!["/d".into()],
+            keep: vec!["/k".into()],
             command: args("crun --root /r"),
         };
         assert_eq!(options, expected);

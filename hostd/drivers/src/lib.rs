@@ -16,9 +16,13 @@ pub mod oci;
 mod registry;
 
 pub use driver::{
-    BadgeDetails, Driver, DriverError, FoundSandbox, LaunchRequest, ProgressSink, SandboxBadge, Stream,
-    Target, Transport,
+    BadgeDetails, DiskUsage, Driver, DriverError, FoundSandbox, LaunchRequest, ProgressSink, SandboxBadge,
+    Stream, Target, Transport,
 };
 pub use hostd_core::{ContainerState, Handle};
-pub use local::{images::ImageStore, trash::empty as empty_trash};
+pub use local::{
+    images::ImageStore,
+    quota::{QuotaChoice, QuotaSettings},
+    trash::empty as empty_trash,
+};
 pub use registry::{AbsentDriver, Drivers};

@@ -54,6 +54,7 @@ impl Driver for NotConfigured {
         Capabilities {
             networks: vec![],
             limits: vec![],
+            disk_limit: None,
             pause: false,
             runtimes: vec![],
             images: vec![],

@@ -201,7 +201,7 @@ impl From<DriverError> for CallError {
             }
             DriverError::OtherPidNamespace { .. } => Self::new(DriverUnavailable, error.to_string()),
             DriverError::NameTaken { .. } => Self::new(ApiErrorCode::Conflict, error.to_string()),
-            DriverError::DiskFull => Self::new(DiskFull, error.to_string()),
+            DriverError::DiskFull | DriverError::NoDiskRoom { .. } => Self::new(DiskFull, error.to_string()),
             DriverError::TimedOut { .. } => {
                 Self::caused(TimedOut, "the driver did not answer in time", &error)
             }
@@ -245,6 +245,7 @@ fn other_pid_namespace(error: &ControlError) -> Option<DriverError> {
         | DriverError::ImageMissing { .. }
         | DriverError::NameTaken { .. }
         | DriverError::DiskFull
+        | DriverError::NoDiskRoom { .. }
         | DriverError::Failed { .. }
         | DriverError::TimedOut { .. }
         | DriverError::Damaged { .. }

@@ -45,5 +45,13 @@ pub async fn stats(call: Call) -> CallResult {
             ));
         }
     }
-    Ok(ok(&call.api.fleet.driver_of(&record).stats(&record.id).await?))
+    let driver = call.api.fleet.driver_of(&record);
+    let mut stats = driver.stats(&record.id).await?;
+    if let Some(disk_mb) = record.blueprint.limits.disk_mb
+        && let Some(usage) = driver.disk_usage(&record.id, disk_mb).await?
+    {
+        stats.disk_bytes = Some(usage.used_bytes);
+        stats.disk_limit_bytes = Some(usage.limit_bytes);
+    }
+    Ok(ok(&stats))
 }

@@ -8,7 +8,7 @@ use crate::{
     config::{Config, DriverChoice},
 };
 use hostd_drivers::{
-    AbsentDriver, Driver, DriverError, Drivers,
+    AbsentDriver, Driver, DriverError, Drivers, QuotaSettings,
     docker::{Docker, DockerConfig},
     empty_trash,
     oci::{self, HostImage, Oci, OciConfig},
@@ -202,7 +202,13 @@ impl DriverInputs<'_> {
             key: self.files.key,
             host_image: HostImage { allow: self.config.host_image_dirs.clone() },
             agents: self.agents.dir().map(Path::to_owned),
+            quota: self.quota(),
         }
+    }
+
+    fn quota(&self) -> QuotaSettings {
+        let floor_bytes = self.config.disk_floor_mb.map(|mb| mb.saturating_mul(1 << 20));
+        QuotaSettings { choice: self.config.quota, floor_bytes }
     }
 
     async fn docker(&self, socket: &EngineSocket) -> Result<Docker, DriverError> {
@@ -215,6 +221,7 @@ impl DriverInputs<'_> {
             host_dirs: self.config.host_image_dirs.clone(),
             agents: self.agents.dir().map(Path::to_owned),
             registries: self.config.image_registries.clone(),
+            quota: self.quota(),
         };
         Docker::open(docker).await
     }

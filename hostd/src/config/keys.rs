@@ -175,6 +175,13 @@ pub const KEYS: &[ConfigKey] = &[
         effect: "Free space on the disk of `data_dir` below which creates and wakes are refused (`disk_full`); below half of it sandboxes that grow are stopped. See [a full disk](troubleshooting.md#the-disk-is-full).",
     },
     ConfigKey {
+        name: "quota",
+        default: Text("auto"),
+        source: FileOrEnvironment,
+        summary: "auto, project, loop or measured: how limits.disk_mb of a sandbox is kept",
+        effect: "How `limits.disk_mb` is kept: `project` (project quota of ext4 or xfs), `loop` (a file system per sandbox, on space that is set aside) or `measured` (hostd measures and stops a sandbox that is over). `auto` is the first of them that works on the file system of `data_dir`; with another value, sandboxes with `disk_mb` are refused where it does not work. See [disk limits](workspaces.md#disk-limits).",
+    },
+    ConfigKey {
         name: "task_budget",
         default: Described("none"),
         source: FileOrEnvironment,

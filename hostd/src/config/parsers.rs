@@ -7,6 +7,7 @@ use hostd_core::{
     egress::{Destination, Exceptions},
     unsupported_driver,
 };
+use hostd_drivers::QuotaChoice;
 use std::{net::SocketAddr, path::PathBuf};
 
 pub fn agents(given: &toml::Table, default: Option<&str>) -> Result<AgentTable, ConfigError> {
@@ -86,6 +87,11 @@ pub fn driver(text: &str) -> Result<DriverChoice, ConfigError> {
             Err(bad("SLIPWAY_DRIVER", message))
         }
     }
+}
+
+pub fn quota(text: &str) -> Result<QuotaChoice, ConfigError> {
+    let wrong = |()| bad("SLIPWAY_QUOTA", format!("must be auto, project, loop or measured, not {text:?}"));
+    text.parse().map_err(wrong)
 }
 
 /// Parses a path, also with the `unix://` of DOCKER_HOST.

@@ -3,7 +3,9 @@
 use super::{
     FleetError, SandboxCommand,
     actor::{ActorMessage, CommandReply, SandboxActor},
+    disk_limits::over_limit_problem,
     disk_pressure::eviction_problem,
+    fleet::EvictionCause,
 };
 use hostd_core::{Goal, Renewal, Transition, TransitionRefused};
 use hostd_store::{SandboxUpdate, StoreError};
@@ -47,8 +49,15 @@ impl SandboxActor {
                 Err(FleetError::Store(StoreError::Full)) => self.destroy_on_full_disk(keep_workspace).await,
                 reply => reply,
             },
-            SandboxCommand::Evict { grown_bytes } => {
-                let problem = eviction_problem(grown_bytes, &self.fleet.disk.state());
+            SandboxCommand::Evict(cause) => {
+                let problem = match cause {
+                    EvictionCause::Grew { grown_bytes } => {
+                        eviction_problem(grown_bytes, &self.fleet.disk.state())
+                    }
+                    EvictionCause::OverLimit { used_bytes, limit_bytes } => {
+                        over_limit_problem(used_bytes, limit_bytes)
+                    }
+                };
                 let deadline_ms = self.deadline_ms(Goal::Stopped);
                 self.transition(Transition::Evict { problem, deadline_ms }).await
             }

@@ -2,9 +2,10 @@
 //! files are deleted in it; when the disk is full, the sandbox that grows fastest is evicted.
 
 use super::{
-    Fleet, FleetError, SandboxCommand,
+    Fleet, FleetError,
     actor::{CommandReply, SandboxActor},
-    fleet::Inner,
+    disk_limits::DiskLimitWatches,
+    fleet::{EvictionCause, Inner},
 };
 use hostd_core::{
     Growth, fastest_growing,
@@ -103,7 +104,7 @@ impl Fleet {
 
     /// Watches the disk until hostd ends.
     pub async fn watch_disk(&self) {
-        let mut history = History::default();
+        let (mut history, mut watches) = (History::default(), DiskLimitWatches::new());
         loop {
             let (room, begun) = (self.disk().clone(), Instant::now());
             // Blocking: it may write, and the disk may be slow.
@@ -121,6 +122,7 @@ impl Fleet {
             if level == DiskLevel::Full {
                 self.evict_fastest_growing(&mut history).await;
             }
+            self.enforce_disk_limits(&mut watches).await;
             // Large workspaces take long to measure: measuring gets a part of the time only.
             sleep(Duration::from_millis(pause_ms).max(begun.elapsed() * MEASURE_PAUSE_FACTOR)).await;
         }
@@ -147,11 +149,7 @@ impl Fleet {
         let (sandbox, grown_bytes) = (growth.sandbox, growth.grown_bytes());
         warn!(%sandbox, grown_bytes, "disk full: evicting the sandbox that grows fastest");
         history.clear();
-        match self.command(&sandbox, SandboxCommand::Evict { grown_bytes }).await {
-            // The sandbox was stopped, or destroyed, meanwhile.
-            Ok(_) | Err(FleetError::Refused(_)) => {}
-            Err(error) => warn!(%sandbox, %error, "failed to evict a sandbox"),
-        }
+        self.evict(&sandbox, EvictionCause::Grew { grown_bytes }).await;
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) fn problem_of(error: &DriverError) -> Problem {
         }
         DriverError::ImageMissing { .. } => (ProblemCode::ImageMissing, &[] as _),
         DriverError::NameTaken { .. } => (ProblemCode::NameTaken, &[] as _),
-        DriverError::DiskFull => (ProblemCode::DiskFull, &[] as _),
+        DriverError::DiskFull | DriverError::NoDiskRoom { .. } => (ProblemCode::DiskFull, &[] as _),
         DriverError::Failed { output, .. } => (ProblemCode::LaunchFailed, output.as_slice()),
         DriverError::TimedOut { .. } => (ProblemCode::DeadlinePassed, &[] as _),
         DriverError::Damaged { .. } => (ProblemCode::Damaged, &[] as _),
@@ -38,6 +38,7 @@ pub(super) fn outage_of(error: &DriverError) -> Option<Problem> {
         | DriverError::ImageMissing { .. }
         | DriverError::NameTaken { .. }
         | DriverError::DiskFull
+        | DriverError::NoDiskRoom { .. }
         | DriverError::Failed { .. }
         | DriverError::TimedOut { .. }
         | DriverError::Damaged { .. }

@@ -45,14 +45,21 @@ pub enum SandboxCommand {
     Destroy {
         keep_workspace: bool,
     },
-    /// Stop it because the disk is full and its workspace has grown.
-    Evict {
-        grown_bytes: u64,
-    },
+    /// Stop it because of the space that its workspace takes.
+    Evict(EvictionCause),
     /// Stop, empty the workspace unless it is to be kept, and launch again from the frozen blueprint.
     Recreate {
         keep_workspace: bool,
     },
+}
+
+/// Why a sandbox is evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvictionCause {
+    /// The disk is full, and the workspace has grown.
+    Grew { grown_bytes: u64 },
+    /// The workspace is larger than its limit.
+    OverLimit { used_bytes: u64, limit_bytes: u64 },
 }
 
 /// The parts a fleet is made of.

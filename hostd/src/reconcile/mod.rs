@@ -15,6 +15,7 @@ mod agent_program;
 mod backend_outage;
 mod commands;
 mod connections;
+mod disk_limits;
 mod disk_pressure;
 mod driver_problem;
 mod error;

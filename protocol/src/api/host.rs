@@ -110,6 +110,10 @@ pub struct Capabilities {
     pub networks: Vec<String>,
     /// Fields of `limits` that the driver enforces.
     pub limits: Vec<String>,
+    /// How `limits.disk_mb` is kept: `project` (quota of the file system), `loop` (a file system of its own on
+    /// space that is set aside), or `measured` (hostd stops a sandbox that is over). Absent where it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_limit: Option<String>,
     pub pause: bool,
     /// OCI runtimes that a sandbox may request, the default first.
     pub runtimes: Vec<String>,

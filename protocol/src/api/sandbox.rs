@@ -77,6 +77,8 @@ pub struct LimitsSpec {
     /// Number of processes and threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids: Option<u64>,
+    /// Space of the workspace: writes beyond it fail. Absent: unlimited. How it is kept is in `disk_limit` of the
+    /// driver's capabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_mb: Option<u64>,
 }
@@ -434,6 +436,12 @@ pub struct StatsView {
     pub pids_limit: u64,
     pub oom_kills: u64,
     pub pids_limit_hits: u64,
+    /// Space that the workspace uses of its limit; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
+    /// `limits.disk_mb` in bytes; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_limit_bytes: Option<u64>,
 }
 
 /// Why a sandbox is awake, and when it will sleep: `GET …/activity`.

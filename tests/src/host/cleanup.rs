@@ -4,6 +4,7 @@ use crate::launch::DIRECTORY_PREFIX;
 use crate::sandbox::PATIENCE;
 use crate::stale_directories;
 use anyhow::{Context, Result};
+use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
@@ -79,4 +80,14 @@ pub(super) fn clear(data: &Path) {
         }
         std::thread::yield_now();
     }
+    for mount in mounts_below(data) {
+        let _ = umount2(&mount, MntFlags::MNT_DETACH);
+    }
+}
+
+/// Mount points strictly below a directory, the last mounted first.
+pub(super) fn mounts_below(dir: &Path) -> Vec<PathBuf> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let points = text.lines().rev().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+    points.filter(|point| point != dir && point.starts_with(dir)).collect()
 }

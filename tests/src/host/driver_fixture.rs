@@ -8,7 +8,7 @@ use crate::{
 use anyhow::{Context, Result};
 use hostd_core::Blueprint;
 use hostd_drivers::oci::{HostImage, Oci, OciConfig};
-use hostd_drivers::{Driver, LaunchRequest, ProgressSink, SandboxBadge};
+use hostd_drivers::{Driver, LaunchRequest, ProgressSink, QuotaSettings, SandboxBadge};
 use protocol::api::{Label, Limits, Owner, SandboxId};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,6 +35,7 @@ impl DriverFixture {
             key: [7; 32],
             host_image: HostImage::default(),
             agents: None,
+            quota: QuotaSettings::default(),
         };
         Ok(Self { driver: Oci::open(config).await?, dir })
     }

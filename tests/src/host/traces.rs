@@ -3,7 +3,7 @@
 use super::{Hostd, cleanup};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Traces {
@@ -15,6 +15,10 @@ pub struct Traces {
     /// Below `slipway-<instance>` in any hierarchy.
     pub groups: BTreeSet<String>,
     pub trash: BTreeSet<String>,
+    /// Volumes of workspaces with a disk limit.
+    pub volumes: BTreeSet<String>,
+    /// Mounts below the data directory.
+    pub mounts: Vec<PathBuf>,
 }
 
 impl Hostd {
@@ -28,12 +32,16 @@ impl Hostd {
             workspaces: names("workspaces")?,
             groups: cleanup::sandboxes(self.data())?,
             trash: names("trash")?,
+            // Made with the first of them.
+            volumes: names("volumes").unwrap_or_default(),
+            mounts: cleanup::mounts_below(self.data()),
         })
     }
 
     /// That exactly these sandboxes have left something here, and that only the running ones of them run.
     pub fn holds_only(&self, alive: &BTreeSet<String>, running: &BTreeSet<String>) -> Result<()> {
-        let Traces { directories, states, workspaces, groups, trash } = self.traces()?;
+        let Traces { directories, states, workspaces, groups, trash, volumes: _, mounts: _ } =
+            self.traces()?;
         ensure!(directories == *alive, "directories of {directories:?} and records of {alive:?}");
         ensure!(workspaces == *alive, "workspaces of {workspaces:?} and records of {alive:?}");
         ensure!(groups == *running, "control groups of {groups:?}, running are {running:?}");

@@ -2,6 +2,7 @@
 //! is reported by name, stays local, and can be recovered from.
 
 mod disk;
+mod disk_limit;
 
 use anyhow::{Context, Result, ensure};
 use http_body_util::Full;

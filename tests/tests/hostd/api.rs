@@ -53,7 +53,14 @@ async fn every_refusal_is_json_with_a_code_and_a_request_id() -> Result<()> {
         ("POST", "/v1/sandboxes", r#"{"driver": "lima"}"#, 422, Unsupported, Some("driver")),
         ("POST", "/v1/sandboxes", r#"{"image": "none"}"#, 422, Unsupported, Some("image")),
         ("POST", "/v1/sandboxes", r#"{"network": "open"}"#, 422, Unsupported, Some("network")),
-        ("POST", "/v1/sandboxes", r#"{"limits": {"disk_mb": 5}}"#, 422, Unsupported, Some("limits.disk_mb")),
+        (
+            "POST",
+            "/v1/sandboxes",
+            r#"{"limits": {"disk_mb": 5}}"#,
+            400,
+            InvalidRequest,
+            Some("limits.disk_mb"),
+        ),
         ("POST", "/v1/tokens", r#"{"tenant": "a b", "principal": "c"}"#, 400, InvalidRequest, Some("tenant")),
     ];
     for (method, path, body, status, code, field) in table {

@@ -2,10 +2,7 @@
 //! created after their sandbox was destroyed.
 
 use super::{
-    super::{
-        ContainerState, DriverError,
-        local::{init_exit::terminate_init, workspace},
-    },
+    super::{ContainerState, DriverError, local::init_exit::terminate_init},
     classify_state::{ContainerPhase, container_phase},
     container_cache::labels_of,
     driver::DockerInner,
@@ -59,7 +56,7 @@ impl DockerInner {
         }
         self.last_inspects.forget(sandbox);
         let id = *sandbox;
-        self.spawn_blocking(move |inner| workspace::remove_files(&inner.layout, &id, keep_workspace)).await
+        self.spawn_blocking(move |inner| inner.workspaces().remove_files(&id, keep_workspace)).await
     }
 
     async fn remove_container(
@@ -89,8 +86,10 @@ impl DockerInner {
             let message = format!("sandbox {sandbox} runs: stop it first");
             return Err(DriverError::Failed { message, output: vec![] });
         }
+        // One that was never launched gets its workspace when it is.
+        let limits = self.read_badge(sandbox)?.map(|record| record.blueprint.limits);
         let id = *sandbox;
-        self.spawn_blocking(move |inner| workspace::reset(&inner.layout, &id)).await
+        self.spawn_blocking(move |inner| inner.workspaces().reset(&id, limits.as_ref())).await
     }
 
     /// Removes containers that the engine created after their sandbox was destroyed, for a create request that

@@ -2,7 +2,8 @@
 
 use super::{
     super::{
-        ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Stream, Target, Transport,
+        ContainerState, DiskUsage, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Stream, Target,
+        Transport,
         local::{
             cgroup::{Cgroup, Hierarchies},
             files::{self, failed},
@@ -10,8 +11,9 @@ use super::{
             init::Init,
             layout::{Layout, SandboxDir},
             limits::KERNEL_FILE_MAX_BYTES,
-            local_driver::LocalDriver,
+            local_driver::{LocalDriver, limit_names},
             pidfd::has_exited,
+            quota::{Quota, QuotaMeans},
             sandbox_dialer::{RunningSandbox, SandboxDialer},
             signed_badge::InstanceSigner,
         },
@@ -25,6 +27,7 @@ use super::{
     images::EngineImages,
     labels,
     last_inspect::LastInspects,
+    launch::VOLUMES_HIDDEN,
     network::Networks,
     run_record::RunRecord,
     runtimes::Runtimes,
@@ -34,7 +37,15 @@ use async_trait::async_trait;
 use hostd_core::{Blueprint, PidNamespace, SandboxProcesses, is_in_other_namespace};
 use hostd_net::keyed_locks::KeyedLocks;
 use protocol::api::{Capabilities, SandboxId, StatsView};
-use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 use tokio::net::TcpListener;
 use tokio_util::sync::DropGuard;
 
@@ -65,6 +76,9 @@ pub struct DockerInner {
     pub nofile: u64,
     pub nproc: Option<u64>,
     pub dialer: SandboxDialer,
+    pub quota: Quota,
+    /// Whether the engine was seen not to see what hostd mounts.
+    pub volumes_hidden: AtomicBool,
     pub launch_locks: KeyedLocks<SandboxId>,
     pub last_inspects: LastInspects,
     pub destroyed: DestroyedLaunches,
@@ -86,6 +100,19 @@ impl LocalDriver for DockerInner {
 
     fn dialer(&self) -> &SandboxDialer {
         &self.dialer
+    }
+
+    fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    fn disk_means(&self) -> Option<QuotaMeans> {
+        match self.quota.means() {
+            Some(QuotaMeans::Loop) if self.volumes_hidden.load(Ordering::Relaxed) => {
+                self.quota.is_auto().then_some(QuotaMeans::Measured)
+            }
+            means => means,
+        }
     }
 
     fn running_sandbox(&self, sandbox: &SandboxId) -> io::Result<Arc<RunningSandbox>> {
@@ -192,6 +219,9 @@ impl Driver for Docker {
 
     fn warnings(&self) -> Vec<String> {
         let mut warnings = self.inner.warnings.clone();
+        if self.inner.volumes_hidden.load(Ordering::Relaxed) {
+            warnings.push(format!("disk limits of sandboxes: {VOLUMES_HIDDEN}"));
+        }
         // Bad health is reported by `health`.
         if let EngineHealth::Fit(fit_engine) = self.inner.health.current() {
             warnings.extend(fit_engine.warnings.iter().cloned());
@@ -213,7 +243,8 @@ impl Driver for Docker {
         }
         Capabilities {
             networks: self.inner.networks.offered(),
-            limits: strings(&["memory_mb", "cpus", "pids"]),
+            limits: limit_names(self.inner.disk_means()),
+            disk_limit: self.inner.disk_means().map(|means| means.name().to_owned()),
             pause: true,
             runtimes: fit_engine
                 .map(|fit_engine| self.inner.runtimes.offered(&fit_engine.info))
@@ -231,6 +262,9 @@ impl Driver for Docker {
     async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
         let fit_engine = self.inner.health.wait_until_fit().await?;
         self.inner.check_blueprint(blueprint, &fit_engine).await?;
+        if let Some(disk_mb) = blueprint.limits.disk_mb {
+            self.inner.workspaces().check_room(disk_mb)?;
+        }
         self.check_runtime(blueprint, &fit_engine).await
     }
 
@@ -282,6 +316,14 @@ impl Driver for Docker {
 
     async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError> {
         self.inner.workspace_bytes(sandbox).await
+    }
+
+    async fn disk_usage(&self, sandbox: &SandboxId, disk_mb: u64) -> Result<Option<DiskUsage>, DriverError> {
+        self.inner.disk_usage(sandbox, disk_mb).await.map(Some)
+    }
+
+    fn is_disk_measured(&self, sandbox: &SandboxId) -> bool {
+        self.inner.workspaces().is_measured(sandbox)
     }
 
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {

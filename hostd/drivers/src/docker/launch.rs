@@ -6,6 +6,7 @@
 //! ```
 
 mod start;
+mod volume_check;
 
 use super::{
     super::{
@@ -17,7 +18,6 @@ use super::{
             init::Init,
             layout::SandboxDir,
             signed_badge::BadgeRecord,
-            workspace,
         },
     },
     classify_state::{ContainerPhase, container_phase},
@@ -39,6 +39,7 @@ use protocol::api::SandboxId;
 use start::{Started, is_missing_network};
 use std::{io, sync::Arc};
 use tokio::time::Instant;
+pub use volume_check::VOLUMES_HIDDEN;
 
 /// The container to create, with what tells it from others.
 struct DesiredContainer {
@@ -103,6 +104,7 @@ impl DockerInner {
         fit_engine: &FitEngine,
     ) -> Result<(), DriverError> {
         check_limits(&blueprint.limits)?;
+        self.check_disk_limit(&blueprint.limits)?;
         self.images.find(&blueprint.image)?;
         self.networks.check(blueprint.network, fit_engine.info.podman).await
     }
@@ -135,6 +137,7 @@ impl DockerInner {
         });
         let launched = task.await.unwrap_or_else(|error| Err(failed("launch")(io::Error::other(error))));
         let (run, init) = launched?;
+        self.check_volume(&sandbox, &init).await?;
         tracing::debug!(%sandbox, pid = init.pid, ?prepared, launched = ?begun.elapsed(), "sandbox launched");
         Ok(handle(&run, &init))
     }
@@ -191,7 +194,7 @@ impl DockerInner {
             let written = self.signer.write(&dir, &record).and_then(|file| file.sync_all());
             written.map_err(failed("write the badge"))?;
         }
-        workspace::make(&self.layout, &sandbox)?;
+        self.workspaces().make(&sandbox, &order.blueprint.limits)?;
         chown_tree::chown_sandbox_files(&self.layout, &sandbox, id_map)
             .map_err(failed("change the owner of the sandbox's files"))
     }

@@ -235,6 +235,7 @@ fn copy_error(error: &DriverError) -> DriverError {
         DriverError::NameTaken { message } => DriverError::NameTaken { message: message.clone() },
         DriverError::DiskFull => DriverError::DiskFull,
         DriverError::ImageMissing { .. }
+        | DriverError::NoDiskRoom { .. }
         | DriverError::Failed { .. }
         | DriverError::TimedOut { .. }
         | DriverError::Damaged { .. }

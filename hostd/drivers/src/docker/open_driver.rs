@@ -13,6 +13,7 @@ use super::{
             images::{self, HostRootfs},
             layout::Layout,
             pid_namespace,
+            quota::{Quota, QuotaSettings},
             sandbox_dialer::SandboxDialer,
             seccomp,
             signed_badge::InstanceSigner,
@@ -37,7 +38,7 @@ use hostd_net::keyed_locks::KeyedLocks;
 use sha2::{Digest, Sha256};
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 use tokio::time::timeout;
@@ -59,7 +60,11 @@ pub struct DockerConfig {
     pub agents: Option<PathBuf>,
     /// Registries in private networks that images may be pulled from.
     pub registries: Vec<String>,
+    pub quota: QuotaSettings,
 }
+
+/// Why project quotas are not used: without a user namespace the owner of a file may change its project.
+const NO_PROJECT: &str = "containers of an engine could leave their project";
 
 impl Docker {
     /// Opens the driver and waits a limited time for the first probe of the engine.
@@ -91,6 +96,7 @@ impl DockerInner {
         for path in [layout.sandboxes(), layout.workspaces(), layout.trash()] {
             files::make_dir(&path, 0o700).map_err(failed("make the data directory"))?;
         }
+        let quota = Quota::open(&layout, &config.quota, Some(NO_PROJECT));
         let destroyed = DestroyedLaunches::open(layout.data().join("docker-erased"));
         let seccomp_profile = write_seccomp_profile(&layout)?;
         let hierarchies =
@@ -100,6 +106,7 @@ impl DockerInner {
         let store = images::ImageStore::open(&layout, &host, config.agents)?;
         let images = EngineImages::new(engine.clone(), store, RegistryAllowlist::new(config.registries));
         let test_containers = TestContainers::new(engine.clone(), images.clone(), &config.instance);
+        let quota_warnings = quota.warnings();
         Ok(Self {
             networks: Networks::new(engine.clone(), test_containers.clone(), &config.instance),
             test_containers,
@@ -118,12 +125,14 @@ impl DockerInner {
             nofile,
             nproc: nproc_limit(),
             dialer: SandboxDialer::start().map_err(failed("start the dialer"))?,
+            quota,
+            volumes_hidden: AtomicBool::new(false),
             launch_locks: KeyedLocks::default(),
             last_inspects: LastInspects::default(),
             destroyed,
             pid_namespace,
             boot: boot_id(),
-            warnings: host_warnings(nofile),
+            warnings: host_warnings(nofile).into_iter().chain(quota_warnings).collect(),
         })
     }
 }

@@ -3,14 +3,16 @@
 use super::{
     super::{
         Driver, DriverError,
-        local::{files::failed, probe_sandbox},
+        local::{
+            files::failed, limits::DISK_MIN_MB, local_driver::LocalDriver, probe_sandbox, quota::QuotaMeans,
+        },
     },
     driver::{Docker, DockerInner},
     engine::EngineInfo,
     engine_checks::{self, IdMap},
     engine_health::FitEngine,
 };
-use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::PathBuf};
+use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::PathBuf, sync::atomic::Ordering};
 
 impl Docker {
     pub(super) async fn probe(&self, info: &EngineInfo) -> Result<FitEngine, DriverError> {
@@ -25,7 +27,19 @@ impl Docker {
         let id_map = engine_checks::discover_id_map(&self.inner.test_containers).await?;
         self.inner.set_dir_modes(&id_map)?;
         let fit_engine = FitEngine { info: info.clone(), id_map, warnings: vec![] };
-        let probed = self.run_probe(&probe_sandbox::probe_order(&sandbox, self.name()), &fit_engine).await;
+        // An engine in a mount namespace of its own is found out here, and the limits are kept in another way.
+        self.inner.volumes_hidden.store(false, Ordering::Relaxed);
+        let tries_volume = self.inner.disk_means() == Some(QuotaMeans::Loop)
+            && self.inner.workspaces().check_room(DISK_MIN_MB).is_ok();
+        let mut probed = Ok(());
+        if tries_volume {
+            let order = probe_sandbox::probe_order_with_disk(&sandbox, self.name());
+            probed = self.run_probe(&order, &fit_engine).await;
+        }
+        if !tries_volume || self.inner.volumes_hidden.load(Ordering::Relaxed) {
+            self.inner.destroy_unchecked(&sandbox, false).await?;
+            probed = self.run_probe(&probe_sandbox::probe_order(&sandbox, self.name()), &fit_engine).await;
+        }
         let gone = self.inner.destroy_unchecked(&sandbox, false).await;
         probed.and(gone)?;
         Ok(fit_engine)

@@ -263,6 +263,7 @@ impl Driver for FakeDriver {
         Capabilities {
             networks: vec![],
             limits: vec![],
+            disk_limit: None,
             pause: false,
             runtimes: vec![],
             images: vec![],

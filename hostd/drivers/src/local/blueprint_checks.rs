@@ -2,13 +2,13 @@
 
 use super::{
     super::DriverError,
-    limits::{CPUS_MIN, MEMORY_MIN_MB, PIDS_MIN},
+    limits::{CPUS_MIN, DISK_MIN_MB, MEMORY_MIN_MB, PIDS_MIN},
 };
 use protocol::api::Limits;
 
 pub fn check_limits(limits: &Limits) -> Result<(), DriverError> {
-    if limits.disk_mb.is_some() {
-        return Err(refused("limits.disk_mb", "this driver cannot limit the disk".into(), &[]));
+    if limits.disk_mb.is_some_and(|disk_mb| disk_mb < DISK_MIN_MB) {
+        return Err(refused("limits.disk_mb", format!("must be at least {DISK_MIN_MB}"), &[]));
     }
     if limits.memory_mb < MEMORY_MIN_MB {
         return Err(refused("limits.memory_mb", format!("must be at least {MEMORY_MIN_MB}"), &[]));

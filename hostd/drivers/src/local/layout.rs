@@ -37,6 +37,16 @@ impl Layout {
     pub fn workspace(&self, sandbox: &SandboxId) -> PathBuf {
         self.workspaces().join(sandbox.as_str())
     }
+    /// Volumes of workspaces with a disk limit; made with the first of them.
+    pub fn volumes(&self) -> PathBuf {
+        match self.driver {
+            "oci" => self.data.join("volumes"),
+            other => self.data.join(format!("{other}-volumes")),
+        }
+    }
+    pub fn volume(&self, sandbox: &SandboxId) -> PathBuf {
+        self.volumes().join(format!("{sandbox}.ext4"))
+    }
     pub fn images(&self) -> PathBuf {
         self.data.join("images")
     }

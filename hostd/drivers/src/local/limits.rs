@@ -50,6 +50,7 @@ pub const SANDBOX_UID: u32 = 1000;
 
 pub const MEMORY_MIN_MB: u64 = 16;
 pub const PIDS_MIN: u64 = 16;
+pub use hostd_core::limits::DISK_MIN_MB;
 pub const CPUS_MIN: f64 = 0.01;
 pub const CPU_PERIOD_US: u64 = 100_000;
 /// Open files, unless hostd's own limit is lower.

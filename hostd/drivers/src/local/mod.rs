@@ -22,6 +22,7 @@ mod netns_sockets;
 pub mod pid_namespace;
 pub mod pidfd;
 pub mod probe_sandbox;
+pub mod quota;
 pub mod remove_tree;
 pub mod sandbox_dialer;
 pub mod seccomp;

@@ -5,7 +5,7 @@ use super::{
     super::{Driver, DriverError, LaunchRequest, ProgressSink, SandboxBadge, Target},
     files::{self, failed},
     init::proc_of,
-    limits::{KERNEL_FILE_MAX_BYTES, POLL_MS, PROBE_ANSWER_MAX_MS},
+    limits::{DISK_MIN_MB, KERNEL_FILE_MAX_BYTES, POLL_MS, PROBE_ANSWER_MAX_MS},
 };
 use hostd_core::Blueprint;
 use protocol::api::{Label, Limits, Owner, SandboxId};
@@ -64,4 +64,12 @@ pub fn probe_order(sandbox: &SandboxId, driver: &str) -> LaunchRequest {
     };
     let blueprint = Blueprint::bare(driver, Limits { memory_mb: 64, cpus: 1.0, pids: 64, disk_mb: None });
     LaunchRequest { badge, attempt: 1, blueprint: Arc::new(blueprint), progress: ProgressSink::default() }
+}
+
+/// The same with a disk limit.
+pub fn probe_order_with_disk(sandbox: &SandboxId, driver: &str) -> LaunchRequest {
+    let order = probe_order(sandbox, driver);
+    let mut blueprint = (*order.blueprint).clone();
+    blueprint.limits.disk_mb = Some(DISK_MIN_MB);
+    LaunchRequest { blueprint: Arc::new(blueprint), ..order }
 }

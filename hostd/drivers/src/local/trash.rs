@@ -1,6 +1,6 @@
 //! Empties the trash that an earlier hostd left, whichever driver put it there.
 
-use super::{layout::Layout, remove_tree};
+use super::{layout::Layout, quota, remove_tree};
 use std::{io, path::Path};
 use tokio::task::{JoinHandle, spawn_blocking};
 
@@ -16,7 +16,9 @@ pub fn empty(data: &Path) -> JoinHandle<()> {
     });
     spawn_blocking(move || {
         for path in stale {
-            if let Err(error) = remove_tree::remove_tree(&path) {
+            // The probe of a hostd that was killed may have left a mount.
+            let unmounted = quota::detach(&path.join(quota::PROBE_MOUNT));
+            if let Err(error) = unmounted.and_then(|()| remove_tree::remove_tree(&path)) {
                 tracing::warn!(path = %path.display(), %error, "failed to empty the trash");
             }
         }

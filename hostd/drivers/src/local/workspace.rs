@@ -1,60 +1,251 @@
-//! The workspace of a sandbox: created, emptied and removed atomically.
+//! The workspace of a sandbox: created, reached, emptied and removed. A plain directory, or a volume that is mounted
+//! when it is used.
+//!
+//! Every step may have been cut off before: a new workspace is made in the trash and renamed, and one that goes is
+//! renamed into the trash first.
 
 use super::{
-    super::DriverError,
+    super::{DiskUsage, DriverError},
+    blueprint_checks::refused,
+    disk_usage,
     files::{self, errno, failed},
     layout::Layout,
     limits::SANDBOX_UID,
+    quota::{self, Quota, QuotaMeans},
     remove_tree,
 };
-use nix::{fcntl::OFlag, sys::stat::Mode};
-use protocol::api::SandboxId;
-use std::os::{fd::OwnedFd, unix::fs::lchown};
+use nix::{
+    fcntl::OFlag,
+    sys::{stat::Mode, statvfs::fstatvfs},
+};
+use protocol::api::{Limits, SandboxId};
+use std::{
+    collections::HashMap,
+    io,
+    os::{
+        fd::OwnedFd,
+        unix::fs::{MetadataExt, lchown},
+    },
+    path::{Path, PathBuf},
+};
 
-/// Creates the workspace with its first directories, atomically. An existing one is left as it is.
-pub fn make(layout: &Layout, sandbox: &SandboxId) -> Result<(), DriverError> {
-    let workspace = layout.workspace(sandbox);
-    if std::fs::symlink_metadata(&workspace).is_ok_and(|meta| meta.is_dir()) {
-        return Ok(());
-    }
-    let temporary = layout.trash().join(format!("new-{}", ulid::Ulid::generate()));
-    let mut path = temporary.clone();
-    let make = || failed("make the workspace");
-    for (part, mode) in [("", 0o750), ("workspace", 0o755), ("app", 0o755)] {
-        if !part.is_empty() {
-            path.push(part);
-        }
-        files::make_dir(&path, mode).map_err(make())?;
-        lchown(&path, Some(SANDBOX_UID), Some(SANDBOX_UID)).map_err(make())?;
-    }
-    std::fs::rename(&temporary, &workspace).map_err(make())
+/// The workspaces of a driver.
+#[derive(Clone, Copy)]
+pub struct Workspaces<'a> {
+    pub layout: &'a Layout,
+    pub quota: &'a Quota,
+    /// How the limits of new ones are kept.
+    pub means: Option<QuotaMeans>,
 }
 
-/// Opens the top directory as a path descriptor. The descriptor keeps the workspace in reach however its path changes.
-pub fn open(layout: &Layout, sandbox: &SandboxId) -> Result<OwnedFd, DriverError> {
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    nix::fcntl::open(&layout.workspace(sandbox), flags, Mode::empty())
-        .map_err(|error| failed("open the workspace")(errno(error)))
+impl Workspaces<'_> {
+    /// Refuses a disk limit where none can be kept.
+    pub fn check(&self, limits: &Limits) -> Result<(), DriverError> {
+        if limits.disk_mb.is_none() || self.means.is_some() {
+            return Ok(());
+        }
+        let message = format!("this host cannot limit the disk of a sandbox: {}", self.quota.rejected());
+        Err(refused("limits.disk_mb", message, &[]))
+    }
+
+    /// Refuses a workspace for which the disk has no room.
+    pub fn check_room(&self, disk_mb: u64) -> Result<(), DriverError> {
+        match self.means {
+            Some(QuotaMeans::Loop) => self.quota.check_room(self.layout, disk_mb),
+            Some(QuotaMeans::Project | QuotaMeans::Measured) | None => Ok(()),
+        }
+    }
+
+    /// Creates the workspace with its first directories, atomically, and mounts a volume. An existing one is left as
+    /// it is.
+    pub fn make(&self, sandbox: &SandboxId, limits: &Limits) -> Result<(), DriverError> {
+        if self.mount(sandbox)? || self.is_plain(sandbox) {
+            return Ok(());
+        }
+        let temporary = self.layout.trash().join(format!("new-{}", ulid::Ulid::generate()));
+        let made = self.make_at(&temporary, sandbox, limits);
+        if made.is_err() {
+            self.discard(&temporary);
+            self.discard(&volume_of(&temporary));
+        }
+        made
+    }
+
+    fn make_at(&self, temporary: &Path, sandbox: &SandboxId, limits: &Limits) -> Result<(), DriverError> {
+        let make = || failed("make the workspace");
+        files::make_dir(temporary, 0o750).map_err(make())?;
+        match (limits.disk_mb, self.means) {
+            (Some(disk_mb), Some(QuotaMeans::Loop)) => {
+                fill(temporary).map_err(make())?;
+                self.make_volume(temporary, sandbox, disk_mb)?;
+                self.discard(temporary);
+                self.mount(sandbox).map(drop)
+            }
+            (Some(disk_mb), Some(QuotaMeans::Project)) => {
+                let taking = self.quota.taking();
+                quota::assign(temporary, disk_mb).map_err(failed("limit the workspace"))?;
+                drop(taking);
+                fill(temporary).map_err(make())?;
+                self.publish(temporary, sandbox)
+            }
+            (None, _) | (_, Some(QuotaMeans::Measured) | None) => {
+                fill(temporary).map_err(make())?;
+                self.publish(temporary, sandbox)
+            }
+        }
+    }
+
+    fn publish(&self, temporary: &Path, sandbox: &SandboxId) -> Result<(), DriverError> {
+        let workspace = self.layout.workspace(sandbox);
+        // Left by a volume that is gone.
+        quota::detach(&workspace).map_err(failed("make the workspace"))?;
+        std::fs::rename(temporary, workspace).map_err(failed("make the workspace"))
+    }
+
+    fn make_volume(&self, content: &Path, sandbox: &SandboxId, disk_mb: u64) -> Result<(), DriverError> {
+        let make = || failed("make the volume of the workspace");
+        let missing = || make()(io::Error::new(io::ErrorKind::NotFound, "mkfs.ext4 is missing"));
+        let mkfs = self.quota.mkfs().ok_or_else(missing)?;
+        let temporary = volume_of(content);
+        let taking = self.quota.taking();
+        self.check_room(disk_mb)?;
+        quota::create(mkfs, &temporary, quota::volume_bytes(disk_mb), content).map_err(make())?;
+        drop(taking);
+        files::make_dir(&self.layout.volumes(), 0o700).map_err(make())?;
+        std::fs::rename(&temporary, self.layout.volume(sandbox)).map_err(make())
+    }
+
+    /// Whether a plain directory exists; the mount point of a volume is none.
+    fn is_plain(&self, sandbox: &SandboxId) -> bool {
+        let meta = std::fs::symlink_metadata(self.layout.workspace(sandbox));
+        meta.is_ok_and(|meta| meta.is_dir() && meta.uid() != 0)
+    }
+
+    fn has_volume(&self, sandbox: &SandboxId) -> bool {
+        self.layout.volume(sandbox).exists()
+    }
+
+    /// Mounts the volume of a sandbox, unless it is mounted; says whether there is one.
+    pub fn mount(&self, sandbox: &SandboxId) -> Result<bool, DriverError> {
+        if !self.has_volume(sandbox) {
+            return Ok(false);
+        }
+        let (volume, at) = (self.layout.volume(sandbox), self.layout.workspace(sandbox));
+        let mut mounts = self.quota.mounts();
+        let mounted = std::fs::symlink_metadata(&at).ok().map(|meta| meta.dev());
+        if mounted.is_some() && mounted == mounts.get(sandbox).copied() {
+            return Ok(true);
+        }
+        let device = quota::mount(&volume, &at).map_err(failed("mount the volume of the workspace"))?;
+        mounts.insert(*sandbox, device);
+        Ok(true)
+    }
+
+    /// Unmounts the volume of a sandbox that does not run. One that is in use stays mounted.
+    pub fn unmount(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        if !self.has_volume(sandbox) {
+            return Ok(());
+        }
+        let mut mounts = self.quota.mounts();
+        mounts.remove(sandbox);
+        quota::unmount(&self.layout.workspace(sandbox)).map_err(failed("unmount the volume of the workspace"))
+    }
+
+    /// Opens the top directory as a path descriptor, which keeps a volume mounted.
+    pub fn open(&self, sandbox: &SandboxId) -> Result<OwnedFd, DriverError> {
+        self.mount(sandbox)?;
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        nix::fcntl::open(&self.layout.workspace(sandbox), flags, Mode::empty())
+            .map_err(|error| failed("open the workspace")(errno(error)))
+    }
+
+    /// Removes workspace and sandbox directory. The workspace goes first: while the badge exists, the rest can be
+    /// found again.
+    pub fn remove_files(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
+        let remove = || failed("remove the sandbox");
+        if keep_workspace {
+            let mut mounts = self.quota.mounts();
+            self.take_down(&mut mounts, sandbox).map_err(remove())?;
+        } else {
+            self.remove(sandbox).map_err(remove())?;
+        }
+        let gone = remove_tree::move_to_trash(self.layout.sandbox(sandbox).path(), &self.layout.trash());
+        gone.map_err(remove())?.map_or(Ok(()), |gone| remove_tree::remove_tree(&gone)).map_err(remove())
+    }
+
+    /// Removes the workspace, and makes a new one with these limits.
+    pub fn reset(&self, sandbox: &SandboxId, limits: Option<&Limits>) -> Result<(), DriverError> {
+        self.remove(sandbox).map_err(failed("empty the workspace"))?;
+        limits.map_or(Ok(()), |limits| self.make(sandbox, limits))
+    }
+
+    fn remove(&self, sandbox: &SandboxId) -> io::Result<()> {
+        let trash = self.layout.trash();
+        let mut mounts = self.quota.mounts();
+        let volume = remove_tree::move_to_trash(&self.layout.volume(sandbox), &trash)?;
+        self.take_down(&mut mounts, sandbox)?;
+        drop(mounts);
+        let workspace = self.layout.workspace(sandbox);
+        let project = quota::tagged_project(&workspace);
+        let workspace = remove_tree::move_to_trash(&workspace, &trash)?;
+        for gone in volume.into_iter().chain(workspace) {
+            remove_tree::remove_tree(&gone)?;
+        }
+        project.map_or(Ok(()), |project| quota::release(&trash, project))
+    }
+
+    /// Unmounts whatever is mounted at the workspace, also when it is in use: the sandbox is dead.
+    fn take_down(&self, mounts: &mut HashMap<SandboxId, u64>, sandbox: &SandboxId) -> io::Result<()> {
+        mounts.remove(sandbox);
+        quota::detach(&self.layout.workspace(sandbox))
+    }
+
+    /// The space that the workspace takes on the host's disk; `None` where there is none.
+    pub fn bytes(&self, sandbox: &SandboxId) -> io::Result<Option<u64>> {
+        match std::fs::symlink_metadata(self.layout.volume(sandbox)) {
+            Ok(meta) => Ok(Some(meta.blocks() * 512)),
+            Err(_) => disk_usage::tree_bytes(&self.layout.workspace(sandbox)),
+        }
+    }
+
+    /// Whether only measuring keeps the limit of a workspace.
+    pub fn is_measured(&self, sandbox: &SandboxId) -> bool {
+        !self.has_volume(sandbox) && quota::tagged_project(&self.layout.workspace(sandbox)).is_none()
+    }
+
+    /// How much of its limit a workspace uses. Walks all files where it has to be measured.
+    pub fn usage(&self, sandbox: &SandboxId, top: &OwnedFd, disk_mb: u64) -> Result<DiskUsage, DriverError> {
+        let measure = || failed("measure the workspace");
+        let workspace = self.layout.workspace(sandbox);
+        let used_bytes = if self.has_volume(sandbox) {
+            let disk = fstatvfs(top).map_err(|error| measure()(errno(error)))?;
+            (disk.blocks() - disk.blocks_free()) * disk.fragment_size()
+        } else if let Some(project) = quota::tagged_project(&workspace) {
+            quota::project_usage(&workspace, project).map_err(measure())?
+        } else {
+            disk_usage::tree_bytes(&workspace).map_err(measure())?.unwrap_or(0)
+        };
+        Ok(DiskUsage { used_bytes, limit_bytes: disk_mb.saturating_mul(1 << 20) })
+    }
+
+    /// Removes what a failed attempt made; what is left goes when hostd starts again.
+    fn discard(&self, path: &Path) {
+        if let Err(error) = remove_tree::remove_tree(path) {
+            tracing::warn!(path = %path.display(), %error, "failed to remove a directory in the trash");
+        }
+    }
 }
 
-/// Removes workspace and sandbox directory. The workspace goes first: while the badge exists, the rest can be
-/// found again.
-pub fn remove_files(layout: &Layout, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
-    let workspace = layout.workspace(sandbox);
-    let dir = layout.sandbox(sandbox);
-    let workspace = (!keep_workspace).then_some(workspace.as_path());
-    for path in workspace.into_iter().chain([dir.path()]) {
-        let gone = remove_tree::move_to_trash(path, &layout.trash()).map_err(failed("remove the sandbox"))?;
-        if let Some(gone) = gone {
-            remove_tree::remove_tree(&gone).map_err(failed("remove the sandbox"))?;
-        }
+/// The volume that is made from a new directory in the trash.
+fn volume_of(content: &Path) -> PathBuf {
+    content.with_extension("ext4")
+}
+
+/// Makes the first directories below the top, all of them the sandbox user's.
+fn fill(top: &Path) -> io::Result<()> {
+    for path in [top.to_owned(), top.join("workspace"), top.join("workspace/app")] {
+        files::make_dir(&path, 0o755)?;
+        lchown(&path, Some(SANDBOX_UID), Some(SANDBOX_UID))?;
     }
     Ok(())
-}
-
-pub fn reset(layout: &Layout, sandbox: &SandboxId) -> Result<(), DriverError> {
-    let gone = remove_tree::move_to_trash(&layout.workspace(sandbox), &layout.trash());
-    let gone = gone.map_err(failed("empty the workspace"))?;
-    make(layout, sandbox)?;
-    gone.map_or(Ok(()), |gone| remove_tree::remove_tree(&gone)).map_err(failed("empty the workspace"))
 }

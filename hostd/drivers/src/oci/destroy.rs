@@ -3,7 +3,6 @@
 use super::{
     super::{ContainerState, DriverError},
     driver::OciInner,
-    workspace,
 };
 use crate::local::local_driver::LocalDriver;
 use protocol::api::SandboxId;
@@ -41,7 +40,7 @@ impl OciInner {
 
     async fn discard(self: &Arc<Self>, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
         let id = *sandbox;
-        self.spawn_blocking(move |inner| workspace::remove_files(&inner.layout, &id, keep_workspace)).await
+        self.spawn_blocking(move |inner| inner.workspaces().remove_files(&id, keep_workspace)).await
     }
 
     pub async fn reset_workspace(self: &Arc<Self>, sandbox: &SandboxId) -> Result<(), DriverError> {
@@ -50,7 +49,9 @@ impl OciInner {
             let message = format!("sandbox {sandbox} runs: stop it first");
             return Err(DriverError::Failed { message, output: vec![] });
         }
+        // One that was never launched gets its workspace when it is.
+        let limits = self.read_badge(sandbox)?.map(|record| record.blueprint.limits);
         let id = *sandbox;
-        self.spawn_blocking(move |inner| workspace::reset(&inner.layout, &id)).await
+        self.spawn_blocking(move |inner| inner.workspaces().reset(&id, limits.as_ref())).await
     }
 }

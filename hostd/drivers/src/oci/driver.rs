@@ -2,15 +2,16 @@
 
 use super::{
     super::{
-        ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, SandboxBadge, Stream,
-        Target, Transport,
+        ContainerState, DiskUsage, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, SandboxBadge,
+        Stream, Target, Transport,
     },
     cgroup::{Cgroup, Hierarchies},
     files::failed,
     images::ImageStore,
     init::Init,
     layout::Layout,
-    local_driver::LocalDriver,
+    local_driver::{LocalDriver, limit_names},
+    quota::Quota,
     runtime_profile::RuntimeProfile,
     sandbox_dialer::{RunningSandbox, SandboxDialer},
     sealed_program::SealedProgram,
@@ -46,6 +47,7 @@ pub struct OciInner {
     pub filter: String,
     pub nofile: u64,
     pub dialer: SandboxDialer,
+    pub quota: Arc<Quota>,
     /// OOM kills counted when PID 1 was last seen alive; they hit other processes.
     pub oom_kills_seen: Mutex<HashMap<SandboxId, u64>>,
     /// Wait status of PID 1.
@@ -65,6 +67,10 @@ impl LocalDriver for OciInner {
 
     fn dialer(&self) -> &SandboxDialer {
         &self.dialer
+    }
+
+    fn quota(&self) -> &Quota {
+        &self.quota
     }
 
     fn running_sandbox(&self, sandbox: &SandboxId) -> io::Result<Arc<RunningSandbox>> {
@@ -146,7 +152,8 @@ impl Driver for Oci {
         let strings = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         Capabilities {
             networks: strings(&["none", "proxy"]),
-            limits: strings(&["memory_mb", "cpus", "pids"]),
+            limits: limit_names(self.inner.disk_means()),
+            disk_limit: self.inner.disk_means().map(|means| means.name().to_owned()),
             pause: true,
             runtimes: vec![self.inner.profile.name()],
             images: strings(&["host", "imported"]),
@@ -155,7 +162,9 @@ impl Driver for Oci {
     }
 
     async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
-        self.inner.check(blueprint)
+        self.inner.check(blueprint)?;
+        let disk_mb = blueprint.limits.disk_mb;
+        disk_mb.map_or(Ok(()), |disk_mb| self.inner.workspaces().check_room(disk_mb))
     }
 
     async fn launch(&self, order: &LaunchRequest) -> Result<Handle, DriverError> {
@@ -204,6 +213,14 @@ impl Driver for Oci {
 
     async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError> {
         self.inner.workspace_bytes(sandbox).await
+    }
+
+    async fn disk_usage(&self, sandbox: &SandboxId, disk_mb: u64) -> Result<Option<DiskUsage>, DriverError> {
+        self.inner.disk_usage(sandbox, disk_mb).await.map(Some)
+    }
+
+    fn is_disk_measured(&self, sandbox: &SandboxId) -> bool {
+        self.inner.workspaces().is_measured(sandbox)
     }
 
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {

@@ -20,7 +20,6 @@ use super::{
     mounts::SandboxMounts,
     signed_badge::BadgeRecord,
     spawn_runtime::{self, RuntimeCommand},
-    workspace,
 };
 use crate::local::local_driver::LocalDriver;
 use hostd_core::Blueprint;
@@ -51,6 +50,7 @@ impl OciInner {
             return Err(refused("runtime", message, &[&own]));
         }
         check_limits(&blueprint.limits)?;
+        self.workspaces().check(&blueprint.limits)?;
         self.images.find(&blueprint.image).map(drop)
     }
 
@@ -116,6 +116,7 @@ impl OciInner {
             tasks: if self.profile.launcher_joins() { self.cgroup(sandbox).join_files() } else { vec![] },
             hide: self.hierarchies.to_hide().filter(|_| self.profile.launcher_joins()).map(Path::to_owned),
             shield: self.profile.idmapped().then(|| self.layout.data().to_owned()),
+            keep: self.layout.volume(sandbox).exists().then(|| self.layout.workspace(sandbox)),
             command: self.profile.run_command(self.sealed_program.as_ref(), &self.layout, &dir, sandbox),
         }
     }
@@ -130,7 +131,7 @@ impl OciInner {
             files::make_dir(&path, mode).map_err(make())?;
         }
         let (record, badge) = self.write_badge(order, &dir)?;
-        workspace::make(&self.layout, &sandbox)?;
+        self.workspaces().make(&sandbox, &order.blueprint.limits)?;
         self.chown_files(&sandbox, record.uid_base)
             .map_err(failed("change the owner of the sandbox's files"))?;
         let group = self.cgroup(&sandbox);

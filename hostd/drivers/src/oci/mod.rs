@@ -5,6 +5,7 @@
 //! <data>/oci/<id>/            badge.json  bundle/  control/  public/  stdio.log  launch.lock  pid
 //! <data>/oci/run/<id>/        state of the runtime
 //! <data>/workspaces/<id>/     the files, /home/sandbox inside
+//! <data>/volumes/<id>.ext4    the same, where a volume limits them: mounted there
 //! <data>/images/<name>/       unpacked once, shared, read-only
 //! <data>/trash/               being removed
 //! /sys/fs/cgroup/…/slipway-<instance>/<id>
@@ -21,8 +22,8 @@
 
 use super::local::{
     blueprint_checks, cgroup, chown_tree, files, host_checks, id_map, images, init, init_exit, layout,
-    limits, local_driver, pid_namespace, probe_sandbox, remove_tree, sandbox_dialer, seccomp, signed_badge,
-    workspace,
+    limits, local_driver, pid_namespace, probe_sandbox, quota, remove_tree, sandbox_dialer, seccomp,
+    signed_badge,
 };
 
 mod bundle;

@@ -13,6 +13,7 @@ use super::{
     layout::Layout,
     limits::PROBE_ANSWER_MAX_MS,
     pid_namespace, probe_sandbox,
+    quota::{Quota, QuotaSettings},
     runtime_profile::RuntimeProfile,
     sandbox_dialer::SandboxDialer,
     sealed_program::SealedProgram,
@@ -58,6 +59,7 @@ pub struct OciConfig {
     pub host_image: HostImage,
     /// Directory of coding agents, mounted read-only into every sandbox while it exists.
     pub agents: Option<PathBuf>,
+    pub quota: QuotaSettings,
 }
 
 /// Contents of the image `host` besides /usr.
@@ -114,6 +116,7 @@ struct DriverSetup {
     runtimed: PathBuf,
     filter: String,
     nofile: u64,
+    quota: Arc<Quota>,
 }
 
 impl DriverSetup {
@@ -139,7 +142,9 @@ impl DriverSetup {
             Hierarchies::discover(&config.instance).map_err(failed("find the control groups"))?;
         let images = ImageStore::open(&layout, &host, config.agents.clone())?;
         let filter = seccomp::bpf_base64().map_err(|error| unavailable(&format!("could not {error}")))?;
-        Ok(Self { layout, hierarchies, pid_namespace, images, runtimed, filter, nofile: nofile_limit()? })
+        let quota = Arc::new(Quota::open(&layout, &config.quota, None));
+        let nofile = nofile_limit()?;
+        Ok(Self { layout, hierarchies, pid_namespace, images, runtimed, filter, nofile, quota })
     }
 
     async fn try_profile(
@@ -189,6 +194,7 @@ impl DriverSetup {
             filter: self.filter.clone(),
             nofile: self.nofile,
             dialer: SandboxDialer::start().map_err(failed("start the dialer"))?,
+            quota: Arc::clone(&self.quota),
             oom_kills_seen: Mutex::new(HashMap::new()),
             exit_statuses: Mutex::new(HashMap::new()),
         };
@@ -241,6 +247,7 @@ impl DriverSetup {
     fn warnings(&self, tried: &[String]) -> Vec<String> {
         let mut warnings: Vec<String> = tried.iter().map(|what| format!("not used: {what}")).collect();
         warnings.extend(host_checks::host_warnings(self.nofile));
+        warnings.extend(self.quota.warnings());
         if std::fs::read_to_string("/proc/self/oom_score_adj").is_ok_and(|text| text.trim().starts_with('-'))
         {
             warnings.push("hostd has a negative oom_score_adj, and sandboxes inherit it".to_owned());

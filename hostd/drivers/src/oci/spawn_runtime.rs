@@ -28,6 +28,8 @@ pub struct RuntimeCommand {
     pub hide: Option<PathBuf>,
     /// Directory to mount without devices and set-id programs, whatever options the runtime drops.
     pub shield: Option<PathBuf>,
+    /// The mount below the shielded directory that stays visible.
+    pub keep: Option<PathBuf>,
     pub command: Vec<OsString>,
 }
 
@@ -78,6 +80,9 @@ fn spawn_launcher(command_line: RuntimeCommand) -> Result<ProcessChunkStream, Dr
     }
     if let Some(dir) = &command_line.shield {
         command.arg("--shield").arg(dir);
+    }
+    if let Some(dir) = command_line.keep.as_ref().filter(|_| command_line.shield.is_some()) {
+        command.arg("--keep").arg(dir);
     }
     command.arg("--").args(&command_line.command);
     command.env_clear().stdin(command_line.lock).process_group(0).kill_on_drop(true);

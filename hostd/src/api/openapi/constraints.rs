@@ -139,7 +139,7 @@ fn sandboxes() -> Vec<Row> {
         ("LimitsSpec", "memory_mb", whole(limits::MEMORY_MIN_MB, MEMORY_MAX_MB)),
         ("LimitsSpec", "cpus", json!({"minimum": limits::CPUS_MIN, "maximum": CPUS_MAX})),
         ("LimitsSpec", "pids", whole(limits::PIDS_MIN, limits::PIDS_MAX)),
-        ("LimitsSpec", "disk_mb", whole(1, DISK_MAX_MB)),
+        ("LimitsSpec", "disk_mb", whole(limits::DISK_MIN_MB, DISK_MAX_MB)),
         ("TtlChange", "ttl", duration(limits::TTL_MAX_MS)),
         // Null removes the expiry: a missing field must not mean the same.
         ("TtlChange", "", json!({"required": ["ttl"]})),

@@ -113,6 +113,37 @@ pub async fn full_tmp(column: Arc<Column>) -> Verdict {
     passed()
 }
 
+pub async fn full_workspace(column: Arc<Column>) -> Verdict {
+    let place = Fixture::new(&column).await?;
+    let full = place.caller.create(&json!({"limits": {"disk_mb": 16}})).await?;
+    let other = place.caller.create(&json!({"limits": {"disk_mb": 16}})).await?;
+    let drivers: Value = place.caller.get("/v1/drivers").await?.expect(200)?;
+    let driver = column.driver();
+    let ours = drivers["items"].as_array().and_then(|all| all.iter().find(|one| one["name"] == driver));
+    let means = ours.context("the driver")?["capabilities"]["disk_limit"].clone();
+    let filling = json!({"shell": "cd; while :; do head -c 1M /dev/zero >> full || exit; sleep 0.02; done"});
+    let exec = place.caller.post(&format!("/v1/sandboxes/{full}/execs"), &filling).await?;
+    if means == "measured" {
+        let view = place.caller.becomes(&full, "stopped").await?;
+        ensure!(view["problem"]["code"] == "disk_full", "{view}");
+    } else {
+        let exec: Value = exec.expect(200)?;
+        let hints = exec["hints"].as_array().context("hints")?;
+        ensure!(hints.iter().any(|hint| hint["kind"] == "disk_full"), "{means}: {exec}");
+    }
+    ensure!(place.caller.prints(&other, "echo mine > ~/mine; cat ~/mine").await? == "mine\n");
+    place.caller.prints(&full, "rm ~/full; echo room > ~/room; stat -c %u ~/room").await?;
+    let stats: Value = place.caller.get(&format!("/v1/sandboxes/{full}/stats")).await?.expect(200)?;
+    ensure!(stats["disk_limit_bytes"] == 16 << 20 && stats["disk_bytes"].as_u64() < Some(8 << 20), "{stats}");
+    for id in [&full, &other] {
+        place.destroy(id).await?;
+    }
+    place.holds(&[], &[])?;
+    let mounts = place.hostd.traces().map(|traces| traces.mounts).unwrap_or_default();
+    ensure!(mounts.is_empty(), "{mounts:?}");
+    passed()
+}
+
 pub async fn files(column: Arc<Column>) -> Verdict {
     let (place, id) = Fixture::one(&column).await?;
     let seen = place.caller.prints(&id, "ulimit -Hn; ulimit -Hc").await?;

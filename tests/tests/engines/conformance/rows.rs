@@ -52,6 +52,7 @@ fn of_sandboxes() -> Vec<Row> {
             "process limit reached: reported, other sandboxes unaffected" => limits::out_of_processes;
             "/tmp counts as memory and is limited" => limits::full_tmp;
             "open files are limited, no core dumps" => limits::files;
+            "disk limit reached: writes fail or it is stopped, other sandboxes unaffected" => limits::full_workspace;
         }
         "Isolation" {
             "only its own directories are writable, no host file is readable" => isolation::places;

@@ -81,7 +81,7 @@ impl ImageError {
     /// Classifies a failed import.
     pub fn of_import(error: EngineError) -> Self {
         match DriverError::from(error) {
-            DriverError::DiskFull => Self::DiskFull,
+            DriverError::DiskFull | DriverError::NoDiskRoom { .. } => Self::DiskFull,
             DriverError::Unavailable { message } => Self::Unavailable { message },
             error @ (DriverError::Refused { .. }
             | DriverError::ImageMissing { .. }

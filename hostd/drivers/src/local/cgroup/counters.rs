@@ -23,6 +23,8 @@ impl Cgroup {
             pids_limit: number("pids", "pids.max"),
             oom_kills: self.field("memory", names.oom, "oom_kill"),
             pids_limit_hits: self.field("pids", "pids.events", "max"),
+            disk_bytes: None,
+            disk_limit_bytes: None,
         })
     }
 
