@@ -5,7 +5,8 @@ use clap::{Args, ValueEnum};
 use protocol::{
     ServiceSpec,
     api::{
-        IdlePolicy, Network, NetworkRules, NetworkSpec, PreviewHeaders, SandboxScope, SandboxSpec, Visibility,
+        IdlePolicy, Network, NetworkRules, NetworkSpec, PreviewHeaders, SandboxScope, SandboxSpec, Seed,
+        Visibility,
     },
 };
 use std::{io::Read as _, path::PathBuf};
@@ -42,6 +43,9 @@ pub struct SandboxFlags {
     /// of a registry
     #[arg(long)]
     pub image: Option<String>,
+    /// Template of the operator that the workspace starts with
+    #[arg(long, value_name = "NAME")]
+    pub template: Option<String>,
     /// Driver, `oci` or `docker`; see `slipway drivers`
     #[arg(long)]
     pub driver: Option<String>,
@@ -135,6 +139,7 @@ impl SandboxFlags {
     pub fn apply_to(self, mut spec: SandboxSpec) -> SandboxSpec {
         spec.name = self.name.or(spec.name);
         spec.image = self.image.or(spec.image);
+        spec.seed = self.template.map(|template| Seed { template }).or(spec.seed);
         spec.driver = self.driver.or(spec.driver);
         spec.runtime = self.runtime.or(spec.runtime);
         spec.ports.extend(self.ports);

@@ -46,6 +46,8 @@ pub struct Config {
     pub runtimed: Option<PathBuf>,
     /// Directories of the host that the image `host` shows beside /usr, read-only.
     pub host_image_dirs: Vec<PathBuf>,
+    /// The directory of templates; one in the data directory unless given.
+    pub templates: Option<PathBuf>,
     /// Largest limits of one sandbox; the host's resources unless given.
     pub memory_max_mb: Option<u64>,
     pub cpus_max: Option<f64>,
@@ -126,6 +128,7 @@ impl Config {
                 .iter()
                 .map(|path| absolute("host_image_dirs", path))
                 .collect::<Result<_, _>>()?,
+            templates: path("templates")?,
             memory_max_mb: values.integer("memory_max_mb")?,
             cpus_max: values.decimal("cpus_max")?,
             disk_floor_mb: values.integer("disk_floor_mb")?,

@@ -7,7 +7,7 @@ use protocol::{
     EnvMap, ProfileName, ServiceSpec,
     api::{
         ApiError, ApiErrorCode, EgressRules, IdlePolicy, Limits, LimitsSpec, Network, PreviewHeaders,
-        SandboxScope, SandboxSpec, ScopeKind, Visibility,
+        SandboxScope, SandboxSpec, ScopeKind, Seed, Visibility,
     },
     validate,
 };
@@ -29,6 +29,9 @@ pub struct Blueprint {
     /// Without their environment.
     pub services: Vec<ServiceSpec>,
     pub limits: Limits,
+    /// Absent: the skeleton of the image, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<Seed>,
     pub network: Network,
     /// The rules of its egress proxy; changed while it runs, unlike the other fields.
     #[serde(default, skip_serializing_if = "EgressRules::is_empty")]
@@ -52,6 +55,7 @@ impl Blueprint {
             ports: vec![],
             services: vec![],
             limits,
+            seed: None,
             network: Network::None,
             egress: EgressRules::default(),
             idle_policy: IdlePolicy::Sleep,
@@ -120,6 +124,7 @@ pub fn blueprint(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Blueprint, 
         ports: ports(spec)?,
         services,
         limits: limits_of(&spec.limits, defaults)?,
+        seed: spec.seed.clone(),
         network,
         egress,
         idle_policy: spec.idle_policy.unwrap_or_default(),
@@ -194,6 +199,12 @@ fn check_names(spec: &SandboxSpec) -> Result<(), ApiError> {
     for (field, value) in [("image", &spec.image), ("driver", &spec.driver), ("runtime", &spec.runtime)] {
         let good = value.as_deref().is_none_or(is_plain);
         require(field, good, "must be 1 to 256 of A-Z a-z 0-9 . _ - / : @")?;
+    }
+    if let Some(Seed { template }) = &spec.seed {
+        let safe = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        let good =
+            (1..=limits::TEMPLATE_NAME_MAX_BYTES).contains(&template.len()) && template.bytes().all(safe);
+        require("seed.template", good, "must be 1 to 64 of a-z 0-9 -")?;
     }
     check_metadata(&spec.metadata)
 }
@@ -360,6 +371,10 @@ mod tests {
             (serde_json::json!({"limits": {"pids": 1}}), "limits.pids"),
             (serde_json::json!({"limits": {"pids": 5000}}), "limits.pids"),
             (serde_json::json!({"limits": {"disk_mb": 15}}), "limits.disk_mb"),
+            (serde_json::json!({"seed": {"template": ""}}), "seed.template"),
+            (serde_json::json!({"seed": {"template": "../etc"}}), "seed.template"),
+            (serde_json::json!({"seed": {"template": "Web"}}), "seed.template"),
+            (serde_json::json!({"seed": {"template": "a".repeat(65)}}), "seed.template"),
             (serde_json::json!({"network": {"allow": ["a b"]}}), "network.allow"),
             (serde_json::json!({"network": {"deny": ["*:0"]}}), "network.deny"),
             (serde_json::json!({"network": {"deny": vec!["a.example"; 300]}}), "network.deny"),

@@ -36,6 +36,7 @@ pub const METADATA_MAX_BYTES: usize = 16 << 10;
 pub const MEMORY_DEFAULT_MB: u64 = 1024;
 pub const MEMORY_MIN_MB: u64 = 32;
 pub const CPUS_MIN: f64 = 0.05;
+pub const TEMPLATE_NAME_MAX_BYTES: usize = 64;
 pub const DISK_MIN_MB: u64 = 16;
 pub const PIDS_DEFAULT: u64 = 512;
 pub const PIDS_MIN: u64 = 16;

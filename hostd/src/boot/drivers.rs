@@ -203,6 +203,7 @@ impl DriverInputs<'_> {
             host_image: HostImage { allow: self.config.host_image_dirs.clone() },
             agents: self.agents.dir().map(Path::to_owned),
             quota: self.quota(),
+            templates: self.config.templates.clone(),
         }
     }
 
@@ -222,6 +223,7 @@ impl DriverInputs<'_> {
             agents: self.agents.dir().map(Path::to_owned),
             registries: self.config.image_registries.clone(),
             quota: self.quota(),
+            templates: self.config.templates.clone(),
         };
         Docker::open(docker).await
     }

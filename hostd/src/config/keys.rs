@@ -105,6 +105,13 @@ pub const KEYS: &[ConfigKey] = &[
         effect: "Registries (`host` or `host:port`, as in the name of the image) from which an engine may pull although their name is `localhost` or an address that is not public. In the environment: separated by commas. See [docker.md](docker.md).",
     },
     ConfigKey {
+        name: "templates",
+        default: Described("`templates` in `data_dir`"),
+        source: FileOrEnvironment,
+        summary: "directory of templates, the first content of workspaces",
+        effect: "The directory of templates: `NAME/`, `NAME.tar`, `NAME.tar.gz` or `NAME.tar.zst` is the first content of a workspace whose sandbox asks for the template `NAME`. See [seeds](workspaces.md#seeds).",
+    },
+    ConfigKey {
         name: "host_image_dirs",
         default: Described("none"),
         source: FileOrEnvironment,

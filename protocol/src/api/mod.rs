@@ -40,7 +40,7 @@ pub use preview::{PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView};
 pub use sandbox::{
     ActivityView, AttemptRelation, AttemptState, AttemptView, DeathCause, EnsureAnswer, EventView,
     IdlePolicy, Image, Limits, LimitsSpec, Page, Phase, PortView, PostMortem, PreviewHeaders, Problem,
-    ProblemCode, SandboxSpec, SandboxStatus, SandboxView, SleepsTo, StatsView, TtlChange, Visibility,
+    ProblemCode, SandboxSpec, SandboxStatus, SandboxView, Seed, SleepsTo, StatsView, TtlChange, Visibility,
 };
 pub use task::{TaskAnswer, TaskCreate, TaskEventView};
 pub use terminal::{SUBPROTOCOL, TOKEN_SUBPROTOCOL, TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText};

@@ -37,6 +37,9 @@ pub struct SandboxSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub services: Vec<ServiceSpec>,
     pub limits: LimitsSpec,
+    /// First content of the workspace; default: that of `/opt/sandbox-skel` in the image, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<Seed>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,6 +65,15 @@ pub struct SandboxSpec {
     /// Must be the principal of the caller where given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
+}
+
+/// The first content of a new workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Seed {
+    /// A template of the operator: 1 to 64 of a-z 0-9 -
+    pub template: String,
 }
 
 /// Requested resource limits. Absent fields have hostd's defaults.

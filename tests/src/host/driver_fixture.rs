@@ -36,6 +36,7 @@ impl DriverFixture {
             host_image: HostImage::default(),
             agents: None,
             quota: QuotaSettings::default(),
+            templates: None,
         };
         Ok(Self { driver: Oci::open(config).await?, dir })
     }

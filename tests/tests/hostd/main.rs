@@ -13,6 +13,7 @@ mod older;
 mod ownership;
 mod post_mortem;
 mod requests;
+mod seeds;
 mod services;
 mod task_log;
 mod tasks;

@@ -86,10 +86,8 @@ impl DockerInner {
             let message = format!("sandbox {sandbox} runs: stop it first");
             return Err(DriverError::Failed { message, output: vec![] });
         }
-        // One that was never launched gets its workspace when it is.
-        let limits = self.read_badge(sandbox)?.map(|record| record.blueprint.limits);
         let id = *sandbox;
-        self.spawn_blocking(move |inner| inner.workspaces().reset(&id, limits.as_ref())).await
+        self.spawn_blocking(move |inner| inner.renew_workspace(&id)).await
     }
 
     /// Removes containers that the engine created after their sandbox was destroyed, for a create request that

@@ -15,6 +15,7 @@ use super::{
             pidfd::has_exited,
             quota::{Quota, QuotaMeans},
             sandbox_dialer::{RunningSandbox, SandboxDialer},
+            seed::Templates,
             signed_badge::InstanceSigner,
         },
     },
@@ -77,6 +78,7 @@ pub struct DockerInner {
     pub nproc: Option<u64>,
     pub dialer: SandboxDialer,
     pub quota: Quota,
+    pub templates: Templates,
     /// Whether the engine was seen not to see what hostd mounts.
     pub volumes_hidden: AtomicBool,
     pub launch_locks: KeyedLocks<SandboxId>,
@@ -104,6 +106,14 @@ impl LocalDriver for DockerInner {
 
     fn quota(&self) -> &Quota {
         &self.quota
+    }
+
+    fn templates(&self) -> &Templates {
+        &self.templates
+    }
+
+    fn rootfs(&self, image: &str) -> Option<images::Rootfs> {
+        self.images.store().find(image).ok()
     }
 
     fn disk_means(&self) -> Option<QuotaMeans> {
@@ -262,9 +272,7 @@ impl Driver for Docker {
     async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
         let fit_engine = self.inner.health.wait_until_fit().await?;
         self.inner.check_blueprint(blueprint, &fit_engine).await?;
-        if let Some(disk_mb) = blueprint.limits.disk_mb {
-            self.inner.workspaces().check_room(disk_mb)?;
-        }
+        self.inner.check_new(blueprint)?;
         self.check_runtime(blueprint, &fit_engine).await
     }
 
@@ -299,7 +307,8 @@ impl Driver for Docker {
     }
 
     async fn clean_up(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
-        self.inner.clear(sandbox)
+        self.inner.clear(sandbox)?;
+        self.inner.unmount_workspace(sandbox).await
     }
 
     async fn destroy(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {

@@ -194,7 +194,7 @@ impl DockerInner {
             let written = self.signer.write(&dir, &record).and_then(|file| file.sync_all());
             written.map_err(failed("write the badge"))?;
         }
-        self.workspaces().make(&sandbox, &order.blueprint.limits)?;
+        self.make_workspace(&sandbox, &order.blueprint)?;
         chown_tree::chown_sandbox_files(&self.layout, &sandbox, id_map)
             .map_err(failed("change the owner of the sandbox's files"))
     }

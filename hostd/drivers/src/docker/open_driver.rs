@@ -61,6 +61,8 @@ pub struct DockerConfig {
     /// Registries in private networks that images may be pulled from.
     pub registries: Vec<String>,
     pub quota: QuotaSettings,
+    /// Directory of the templates of workspaces; `templates` in the data directory unless given.
+    pub templates: Option<PathBuf>,
 }
 
 /// Why project quotas are not used: without a user namespace the owner of a file may change its project.
@@ -96,6 +98,7 @@ impl DockerInner {
         for path in [layout.sandboxes(), layout.workspaces(), layout.trash()] {
             files::make_dir(&path, 0o700).map_err(failed("make the data directory"))?;
         }
+        let templates = layout.templates(config.templates.as_deref());
         let quota = Quota::open(&layout, &config.quota, Some(NO_PROJECT));
         let destroyed = DestroyedLaunches::open(layout.data().join("docker-erased"));
         let seccomp_profile = write_seccomp_profile(&layout)?;
@@ -126,6 +129,7 @@ impl DockerInner {
             nproc: nproc_limit(),
             dialer: SandboxDialer::start().map_err(failed("start the dialer"))?,
             quota,
+            templates,
             volumes_hidden: AtomicBool::new(false),
             launch_locks: KeyedLocks::default(),
             last_inspects: LastInspects::default(),

@@ -77,7 +77,6 @@ impl DockerInner {
         run.cleared_start = run.observed_start.clone();
         run.write(&dir)?;
         self.last_inspects.forget(sandbox);
-        files::remove_file(&dir.pid()).map_err(failed("remove the pid file"))?;
-        self.workspaces().unmount(sandbox)
+        files::remove_file(&dir.pid()).map_err(failed("remove the pid file"))
     }
 }

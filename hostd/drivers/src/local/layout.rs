@@ -1,5 +1,6 @@
 //! The layout of the data directory. Paths only; does no IO.
 
+use super::seed::Templates;
 use protocol::api::SandboxId;
 use std::path::{Path, PathBuf};
 
@@ -46,6 +47,10 @@ impl Layout {
     }
     pub fn volume(&self, sandbox: &SandboxId) -> PathBuf {
         self.volumes().join(format!("{sandbox}.ext4"))
+    }
+    /// The directory of templates: the configured one, or one in the data directory.
+    pub fn templates(&self, configured: Option<&Path>) -> Templates {
+        Templates { dir: configured.map_or_else(|| self.data.join("templates"), Path::to_owned) }
     }
     pub fn images(&self) -> PathBuf {
         self.data.join("images")

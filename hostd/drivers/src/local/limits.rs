@@ -76,6 +76,10 @@ pub const IMAGE_HEADERS_MAX_BYTES: u64 = 1 << 20;
 pub const ZSTD_WINDOW_MAX_BYTES: u64 = 128 << 20;
 pub const IMAGE_NAME_MAX_BYTES: usize = 64;
 
+/// Size and number of entries of a seed.
+pub const SEED_MAX_BYTES: u64 = 4 << 30;
+pub const SEED_MAX_ENTRIES: u64 = 1_000_000;
+
 /// Entries counted in a workspace.
 pub const MEASURE_MAX_ENTRIES: u64 = 4_000_000;
 /// Directories open at once while a tree is walked; deeper ones are moved up first.

@@ -2,13 +2,16 @@
 
 use super::{
     files::failed,
+    images::Rootfs,
     layout::{Layout, SandboxDir},
     quota::{Quota, QuotaMeans},
     sandbox_dialer::{RunningSandbox, SandboxDialer},
+    seed::{SeedSource, Templates, skel_of},
     signed_badge::{BadgeError, BadgeRecord, InstanceSigner},
-    workspace::Workspaces,
+    workspace::{NewWorkspace, Workspaces},
 };
 use crate::{DiskUsage, DriverError, Stream, Target};
+use hostd_core::Blueprint;
 use protocol::api::SandboxId;
 use std::{io, net::SocketAddr, os::fd::OwnedFd, sync::Arc};
 use tokio::net::TcpListener;
@@ -39,6 +42,42 @@ pub trait LocalDriver: Send + Sync + Sized + 'static {
 
     fn workspaces(&self) -> Workspaces<'_> {
         Workspaces { layout: self.layout(), quota: self.quota(), means: self.disk_means() }
+    }
+
+    fn templates(&self) -> &Templates;
+
+    /// The root file system of an image, if it lies on this host.
+    fn rootfs(&self, image: &str) -> Option<Rootfs>;
+
+    /// The first content of a new workspace: the template that was asked for, or the skeleton of the image.
+    fn find_seed(&self, blueprint: &Blueprint) -> Result<Option<SeedSource>, DriverError> {
+        match &blueprint.seed {
+            Some(seed) => self.templates().find(&seed.template).map(Some),
+            None => Ok(self.rootfs(&blueprint.image).as_ref().and_then(skel_of)),
+        }
+    }
+
+    fn make_workspace(&self, sandbox: &SandboxId, blueprint: &Blueprint) -> Result<(), DriverError> {
+        let seed = || self.find_seed(blueprint);
+        self.workspaces().make(sandbox, &NewWorkspace { limits: &blueprint.limits, seed: &seed })
+    }
+
+    /// Removes the files, and makes a new workspace; one that was never launched gets it when it is.
+    fn renew_workspace(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
+        let record = self.read_badge(sandbox)?;
+        if let Some(record) = &record {
+            // A template that is gone is found out while the files are still there.
+            self.find_seed(&record.blueprint)?;
+        }
+        self.workspaces().remove(sandbox).map_err(failed("empty the workspace"))?;
+        record.map_or(Ok(()), |record| self.make_workspace(sandbox, &record.blueprint))
+    }
+
+    /// Checks of a new sandbox that no later launch repeats: its seed, and room for it.
+    fn check_new(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
+        self.find_seed(blueprint)?;
+        let disk_mb = blueprint.limits.disk_mb;
+        disk_mb.map_or(Ok(()), |disk_mb| self.workspaces().check_room(disk_mb))
     }
 
     /// Reads the badge of a sandbox; `None` where the sandbox was never created.
@@ -85,6 +124,15 @@ pub trait LocalDriver: Send + Sync + Sized + 'static {
     /// (`O_PATH`). Blocks for some milliseconds where the workspace has to be mounted first.
     fn open_workspace(&self, sandbox: &SandboxId) -> Result<OwnedFd, DriverError> {
         self.workspaces().open(sandbox)
+    }
+
+    /// Unmounts the volume of a sandbox that does not run, unless it is in use.
+    fn unmount_workspace(
+        self: &Arc<Self>,
+        sandbox: &SandboxId,
+    ) -> impl Future<Output = Result<(), DriverError>> + Send {
+        let id = *sandbox;
+        self.spawn_blocking(move |inner| inner.workspaces().unmount(&id))
     }
 
     /// The size of the workspace on disk; `None` where there is none.

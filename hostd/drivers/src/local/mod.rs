@@ -26,6 +26,7 @@ pub mod quota;
 pub mod remove_tree;
 pub mod sandbox_dialer;
 pub mod seccomp;
+pub mod seed;
 pub mod signed_badge;
 mod syscall_table;
 pub mod trash;

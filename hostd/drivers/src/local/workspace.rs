@@ -13,6 +13,7 @@ use super::{
     limits::SANDBOX_UID,
     quota::{self, Quota, QuotaMeans},
     remove_tree,
+    seed::{self, SeedSource},
 };
 use nix::{
     fcntl::OFlag,
@@ -28,6 +29,13 @@ use std::{
     },
     path::{Path, PathBuf},
 };
+
+/// A workspace that may have to be made.
+pub struct NewWorkspace<'a> {
+    pub limits: &'a Limits,
+    /// Finds its first content; asked only when it is made.
+    pub seed: &'a dyn Fn() -> Result<Option<SeedSource>, DriverError>,
+}
 
 /// The workspaces of a driver.
 #[derive(Clone, Copy)]
@@ -58,12 +66,12 @@ impl Workspaces<'_> {
 
     /// Creates the workspace with its first directories, atomically, and mounts a volume. An existing one is left as
     /// it is.
-    pub fn make(&self, sandbox: &SandboxId, limits: &Limits) -> Result<(), DriverError> {
+    pub fn make(&self, sandbox: &SandboxId, new: &NewWorkspace<'_>) -> Result<(), DriverError> {
         if self.mount(sandbox)? || self.is_plain(sandbox) {
             return Ok(());
         }
         let temporary = self.layout.trash().join(format!("new-{}", ulid::Ulid::generate()));
-        let made = self.make_at(&temporary, sandbox, limits);
+        let made = self.make_at(&temporary, sandbox, new);
         if made.is_err() {
             self.discard(&temporary);
             self.discard(&volume_of(&temporary));
@@ -71,12 +79,17 @@ impl Workspaces<'_> {
         made
     }
 
-    fn make_at(&self, temporary: &Path, sandbox: &SandboxId, limits: &Limits) -> Result<(), DriverError> {
+    fn make_at(
+        &self,
+        temporary: &Path,
+        sandbox: &SandboxId,
+        new: &NewWorkspace<'_>,
+    ) -> Result<(), DriverError> {
         let make = || failed("make the workspace");
         files::make_dir(temporary, 0o750).map_err(make())?;
-        match (limits.disk_mb, self.means) {
+        match (new.limits.disk_mb, self.means) {
             (Some(disk_mb), Some(QuotaMeans::Loop)) => {
-                fill(temporary).map_err(make())?;
+                fill(temporary, new)?;
                 self.make_volume(temporary, sandbox, disk_mb)?;
                 self.discard(temporary);
                 self.mount(sandbox).map(drop)
@@ -85,11 +98,11 @@ impl Workspaces<'_> {
                 let taking = self.quota.taking();
                 quota::assign(temporary, disk_mb).map_err(failed("limit the workspace"))?;
                 drop(taking);
-                fill(temporary).map_err(make())?;
+                fill(temporary, new)?;
                 self.publish(temporary, sandbox)
             }
             (None, _) | (_, Some(QuotaMeans::Measured) | None) => {
-                fill(temporary).map_err(make())?;
+                fill(temporary, new)?;
                 self.publish(temporary, sandbox)
             }
         }
@@ -109,8 +122,9 @@ impl Workspaces<'_> {
         let temporary = volume_of(content);
         let taking = self.quota.taking();
         self.check_room(disk_mb)?;
-        quota::create(mkfs, &temporary, quota::volume_bytes(disk_mb), content).map_err(make())?;
+        let image = quota::allocate(&temporary, quota::volume_bytes(disk_mb)).map_err(make())?;
         drop(taking);
+        quota::format(mkfs, &temporary, &image, content).map_err(make())?;
         files::make_dir(&self.layout.volumes(), 0o700).map_err(make())?;
         std::fs::rename(&temporary, self.layout.volume(sandbox)).map_err(make())
     }
@@ -146,6 +160,7 @@ impl Workspaces<'_> {
         if !self.has_volume(sandbox) {
             return Ok(());
         }
+        quota::flush(&self.layout.workspace(sandbox)).map_err(failed("sync the volume of the workspace"))?;
         let mut mounts = self.quota.mounts();
         mounts.remove(sandbox);
         quota::unmount(&self.layout.workspace(sandbox)).map_err(failed("unmount the volume of the workspace"))
@@ -164,6 +179,7 @@ impl Workspaces<'_> {
     pub fn remove_files(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
         let remove = || failed("remove the sandbox");
         if keep_workspace {
+            quota::flush(&self.layout.workspace(sandbox)).map_err(remove())?;
             let mut mounts = self.quota.mounts();
             self.take_down(&mut mounts, sandbox).map_err(remove())?;
         } else {
@@ -173,14 +189,10 @@ impl Workspaces<'_> {
         gone.map_err(remove())?.map_or(Ok(()), |gone| remove_tree::remove_tree(&gone)).map_err(remove())
     }
 
-    /// Removes the workspace, and makes a new one with these limits.
-    pub fn reset(&self, sandbox: &SandboxId, limits: Option<&Limits>) -> Result<(), DriverError> {
-        self.remove(sandbox).map_err(failed("empty the workspace"))?;
-        limits.map_or(Ok(()), |limits| self.make(sandbox, limits))
-    }
-
-    fn remove(&self, sandbox: &SandboxId) -> io::Result<()> {
+    /// Removes the files of a sandbox.
+    pub fn remove(&self, sandbox: &SandboxId) -> io::Result<()> {
         let trash = self.layout.trash();
+        quota::flush(&self.layout.workspace(sandbox))?;
         let mut mounts = self.quota.mounts();
         let volume = remove_tree::move_to_trash(&self.layout.volume(sandbox), &trash)?;
         self.take_down(&mut mounts, sandbox)?;
@@ -241,11 +253,23 @@ fn volume_of(content: &Path) -> PathBuf {
     content.with_extension("ext4")
 }
 
-/// Makes the first directories below the top, all of them the sandbox user's.
-fn fill(top: &Path) -> io::Result<()> {
-    for path in [top.to_owned(), top.join("workspace"), top.join("workspace/app")] {
-        files::make_dir(&path, 0o755)?;
-        lchown(&path, Some(SANDBOX_UID), Some(SANDBOX_UID))?;
+/// Writes the seed and makes the first directories below the top, all of them the sandbox user's.
+fn fill(top: &Path, new: &NewWorkspace<'_>) -> Result<(), DriverError> {
+    if let Some(source) = (new.seed)()? {
+        seed::write(&source, top, new.limits.disk_mb).map_err(failed("write the seed of the workspace"))?;
     }
-    Ok(())
+    make_first_dirs(top).map_err(failed("make the workspace"))
+}
+
+fn make_first_dirs(top: &Path) -> io::Result<()> {
+    for path in [top.join("workspace"), top.join("workspace/app")] {
+        // A seed may have a link, or a file, in its place: then that is what the sandbox has.
+        match std::fs::symlink_metadata(&path) {
+            Ok(meta) if !meta.is_dir() => break,
+            Ok(_) => {}
+            Err(_) => files::make_dir(&path, 0o755)?,
+        }
+    }
+    seed::give_to_user(top)?;
+    lchown(top, Some(SANDBOX_UID), Some(SANDBOX_UID))
 }

@@ -49,9 +49,7 @@ impl OciInner {
             let message = format!("sandbox {sandbox} runs: stop it first");
             return Err(DriverError::Failed { message, output: vec![] });
         }
-        // One that was never launched gets its workspace when it is.
-        let limits = self.read_badge(sandbox)?.map(|record| record.blueprint.limits);
         let id = *sandbox;
-        self.spawn_blocking(move |inner| inner.workspaces().reset(&id, limits.as_ref())).await
+        self.spawn_blocking(move |inner| inner.renew_workspace(&id)).await
     }
 }

@@ -7,7 +7,7 @@ use super::{
     },
     cgroup::{Cgroup, Hierarchies},
     files::failed,
-    images::ImageStore,
+    images::{ImageStore, Rootfs},
     init::Init,
     layout::Layout,
     local_driver::{LocalDriver, limit_names},
@@ -15,6 +15,7 @@ use super::{
     runtime_profile::RuntimeProfile,
     sandbox_dialer::{RunningSandbox, SandboxDialer},
     sealed_program::SealedProgram,
+    seed::Templates,
     signed_badge::{BadgeRecord, InstanceSigner},
     uid_ranges::UidRanges,
 };
@@ -48,6 +49,7 @@ pub struct OciInner {
     pub nofile: u64,
     pub dialer: SandboxDialer,
     pub quota: Arc<Quota>,
+    pub templates: Templates,
     /// OOM kills counted when PID 1 was last seen alive; they hit other processes.
     pub oom_kills_seen: Mutex<HashMap<SandboxId, u64>>,
     /// Wait status of PID 1.
@@ -71,6 +73,14 @@ impl LocalDriver for OciInner {
 
     fn quota(&self) -> &Quota {
         &self.quota
+    }
+
+    fn templates(&self) -> &Templates {
+        &self.templates
+    }
+
+    fn rootfs(&self, image: &str) -> Option<Rootfs> {
+        self.images.find(image).ok()
     }
 
     fn running_sandbox(&self, sandbox: &SandboxId) -> io::Result<Arc<RunningSandbox>> {
@@ -163,8 +173,7 @@ impl Driver for Oci {
 
     async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
         self.inner.check(blueprint)?;
-        let disk_mb = blueprint.limits.disk_mb;
-        disk_mb.map_or(Ok(()), |disk_mb| self.inner.workspaces().check_room(disk_mb))
+        self.inner.check_new(blueprint)
     }
 
     async fn launch(&self, order: &LaunchRequest) -> Result<Handle, DriverError> {
@@ -196,7 +205,8 @@ impl Driver for Oci {
     }
 
     async fn clean_up(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
-        self.inner.clean_up(sandbox).await
+        self.inner.clean_up(sandbox).await?;
+        self.inner.unmount_workspace(sandbox).await
     }
 
     async fn destroy(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {

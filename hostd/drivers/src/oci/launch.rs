@@ -131,7 +131,7 @@ impl OciInner {
             files::make_dir(&path, mode).map_err(make())?;
         }
         let (record, badge) = self.write_badge(order, &dir)?;
-        self.workspaces().make(&sandbox, &order.blueprint.limits)?;
+        self.make_workspace(&sandbox, &order.blueprint)?;
         self.chown_files(&sandbox, record.uid_base)
             .map_err(failed("change the owner of the sandbox's files"))?;
         let group = self.cgroup(&sandbox);

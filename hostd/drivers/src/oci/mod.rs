@@ -22,7 +22,7 @@
 
 use super::local::{
     blueprint_checks, cgroup, chown_tree, files, host_checks, id_map, images, init, init_exit, layout,
-    limits, local_driver, pid_namespace, probe_sandbox, quota, remove_tree, sandbox_dialer, seccomp,
+    limits, local_driver, pid_namespace, probe_sandbox, quota, remove_tree, sandbox_dialer, seccomp, seed,
     signed_badge,
 };
 

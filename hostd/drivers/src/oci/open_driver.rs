@@ -60,6 +60,8 @@ pub struct OciConfig {
     /// Directory of coding agents, mounted read-only into every sandbox while it exists.
     pub agents: Option<PathBuf>,
     pub quota: QuotaSettings,
+    /// Directory of the templates of workspaces; `templates` in the data directory unless given.
+    pub templates: Option<PathBuf>,
 }
 
 /// Contents of the image `host` besides /usr.
@@ -195,6 +197,7 @@ impl DriverSetup {
             nofile: self.nofile,
             dialer: SandboxDialer::start().map_err(failed("start the dialer"))?,
             quota: Arc::clone(&self.quota),
+            templates: self.layout.templates(config.templates.as_deref()),
             oom_kills_seen: Mutex::new(HashMap::new()),
             exit_statuses: Mutex::new(HashMap::new()),
         };

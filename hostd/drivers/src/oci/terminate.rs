@@ -84,7 +84,6 @@ impl OciInner {
         }
         remove_tree::remove_tree(&self.layout.state(sandbox))
             .map_err(failed("remove the state of the runtime"))?;
-        files::remove_file(&dir.pid()).map_err(failed("remove the pid file"))?;
-        self.workspaces().unmount(sandbox)
+        files::remove_file(&dir.pid()).map_err(failed("remove the pid file"))
     }
 }

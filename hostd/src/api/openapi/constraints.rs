@@ -139,6 +139,7 @@ fn sandboxes() -> Vec<Row> {
         ("LimitsSpec", "memory_mb", whole(limits::MEMORY_MIN_MB, MEMORY_MAX_MB)),
         ("LimitsSpec", "cpus", json!({"minimum": limits::CPUS_MIN, "maximum": CPUS_MAX})),
         ("LimitsSpec", "pids", whole(limits::PIDS_MIN, limits::PIDS_MAX)),
+        ("Seed", "template", pattern(&format!("^[a-z0-9-]{{1,{}}}$", limits::TEMPLATE_NAME_MAX_BYTES))),
         ("LimitsSpec", "disk_mb", whole(limits::DISK_MIN_MB, DISK_MAX_MB)),
         ("TtlChange", "ttl", duration(limits::TTL_MAX_MS)),
         // Null removes the expiry: a missing field must not mean the same.

@@ -1,7 +1,7 @@
 //! Copies a directory into an image: files, directories and symlinks, nothing else. Symlinks are not
 //! followed.
 
-use super::unpack_tar::ImageQuota;
+use super::unpack_tar::TreeQuota;
 use crate::local::limits::IMAGE_DEPTH_MAX;
 use std::{
     fs, io,
@@ -9,14 +9,18 @@ use std::{
     path::Path,
 };
 
-/// Copies a tree; returns its size in bytes.
+/// Copies the tree of an image; returns its size in bytes.
 pub fn copy_tree(from: &Path, to: &Path) -> io::Result<u64> {
-    let mut quota = ImageQuota::default();
+    copy_tree_within(from, to, TreeQuota::of_image())
+}
+
+/// Copies a tree of limited size.
+pub fn copy_tree_within(from: &Path, to: &Path, mut quota: TreeQuota) -> io::Result<u64> {
     copy_below(from, to, 0, &mut quota)?;
     Ok(quota.used_bytes())
 }
 
-fn copy_below(from: &Path, to: &Path, depth: usize, quota: &mut ImageQuota) -> io::Result<()> {
+fn copy_below(from: &Path, to: &Path, depth: usize, quota: &mut TreeQuota) -> io::Result<()> {
     if depth > IMAGE_DEPTH_MAX {
         return Err(io::Error::other(format!("nested deeper than {IMAGE_DEPTH_MAX} directories")));
     }

@@ -1,7 +1,7 @@
 //! Packs a root file system into a tar archive, for engines that store images themselves. Symlinks are not
 //! followed, and every entry belongs to root, as on disk.
 
-use super::unpack_tar::ImageQuota;
+use super::unpack_tar::TreeQuota;
 use crate::local::limits::IMAGE_DEPTH_MAX;
 use nix::libc;
 use std::{
@@ -15,14 +15,14 @@ use tar::{Builder, EntryType, Header};
 
 /// Packs files, directories and symlinks below `root`; nothing else. Blocks.
 pub fn pack_tar(root: &Path, to: impl Write) -> io::Result<()> {
-    let mut packer = Packer { builder: Builder::new(to), quota: ImageQuota::default(), seen: HashMap::new() };
+    let mut packer = Packer { builder: Builder::new(to), quota: TreeQuota::of_image(), seen: HashMap::new() };
     packer.add_below(root, Path::new(""), 0)?;
     packer.builder.into_inner()?.flush()
 }
 
 struct Packer<W: Write> {
     builder: Builder<W>,
-    quota: ImageQuota,
+    quota: TreeQuota,
     /// First path of a file with several hard links.
     seen: HashMap<(u64, u64), PathBuf>,
 }

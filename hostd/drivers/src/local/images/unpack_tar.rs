@@ -12,35 +12,49 @@ use std::{
 };
 use tar::{Archive, Entry, EntryType};
 
-/// Bytes and entries that an image may still use.
-pub struct ImageQuota {
+/// Bytes and entries that a tree may still use.
+pub struct TreeQuota {
+    what: &'static str,
+    max_bytes: u64,
+    max_entries: u64,
     bytes: u64,
     entries: u64,
 }
 
-impl Default for ImageQuota {
-    fn default() -> Self {
-        Self { bytes: IMAGE_MAX_BYTES, entries: IMAGE_MAX_ENTRIES }
+impl TreeQuota {
+    /// `what` begins the message of an error.
+    pub fn new(what: &'static str, max_bytes: u64, max_entries: u64) -> Self {
+        Self { what, max_bytes, max_entries, bytes: max_bytes, entries: max_entries }
     }
-}
 
-impl ImageQuota {
+    pub fn of_image() -> Self {
+        Self::new("the image", IMAGE_MAX_BYTES, IMAGE_MAX_ENTRIES)
+    }
+
     pub fn take(&mut self, bytes: u64) -> io::Result<()> {
-        let too = |what: String| io::Error::other(format!("the image has more than {what}"));
-        self.entries =
-            self.entries.checked_sub(1).ok_or_else(|| too(format!("{IMAGE_MAX_ENTRIES} entries")))?;
-        self.bytes =
-            self.bytes.checked_sub(bytes).ok_or_else(|| too(format!("{} GiB", IMAGE_MAX_BYTES >> 30)))?;
+        let too = |what: String| io::Error::other(format!("{} has more than {what}", self.what));
+        let max_entries = self.max_entries;
+        self.entries = self.entries.checked_sub(1).ok_or_else(|| too(format!("{max_entries} entries")))?;
+        self.bytes = self.bytes.checked_sub(bytes).ok_or_else(|| too(size(self.max_bytes)))?;
         Ok(())
     }
 
     pub fn used_bytes(&self) -> u64 {
-        IMAGE_MAX_BYTES - self.bytes
+        self.max_bytes - self.bytes
     }
 }
 
-/// Unpacks an archive; returns its size in bytes.
+fn size(bytes: u64) -> String {
+    if bytes >= 1 << 30 { format!("{} GiB", bytes >> 30) } else { format!("{} MiB", bytes >> 20) }
+}
+
+/// Unpacks the archive of an image; returns its size in bytes.
 pub fn unpack_archive(source: &Path, to: &Path) -> io::Result<u64> {
+    unpack_archive_within(source, to, TreeQuota::of_image())
+}
+
+/// Unpacks an archive of limited size.
+pub fn unpack_archive_within(source: &Path, to: &Path, quota: TreeQuota) -> io::Result<u64> {
     let mut file = File::open(source)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("neither a directory nor a file"));
@@ -50,9 +64,9 @@ pub fn unpack_archive(source: &Path, to: &Path) -> io::Result<u64> {
     file.rewind()?;
     let reader = BufReader::new(file);
     match Compression::of(&magic) {
-        Compression::Plain => unpack_entries(reader, to),
-        Compression::Gzip => unpack_entries(MultiGzDecoder::new(reader), to),
-        Compression::Zstd => unpack_entries(ZstdReader::new(reader), to),
+        Compression::Plain => unpack_entries(reader, to, quota),
+        Compression::Gzip => unpack_entries(MultiGzDecoder::new(reader), to, quota),
+        Compression::Zstd => unpack_entries(ZstdReader::new(reader), to, quota),
         Compression::Other(name) => Err(io::Error::other(format!(
             "it is compressed with {name}; give a tar archive that is plain or compressed with gzip or zstd"
         ))),
@@ -112,7 +126,7 @@ impl<R: Read> Read for HeaderLimitReader<'_, R> {
     }
 }
 
-fn unpack_entries(reader: impl Read, to: &Path) -> io::Result<u64> {
+fn unpack_entries(reader: impl Read, to: &Path, mut quota: TreeQuota) -> io::Result<u64> {
     let left_bytes = Cell::new(IMAGE_HEADERS_MAX_BYTES);
     let mut archive = Archive::new(HeaderLimitReader { inner: reader, left_bytes: &left_bytes });
     archive.set_preserve_permissions(true);
@@ -121,7 +135,6 @@ fn unpack_entries(reader: impl Read, to: &Path) -> io::Result<u64> {
     archive.set_mask(0o6002);
     archive.set_preserve_mtime(true);
     archive.set_overwrite(true);
-    let mut quota = ImageQuota::default();
     let mut directories = vec![];
     for entry in archive.entries()? {
         let mut entry = entry?;

@@ -21,4 +21,4 @@ pub use choice::{QuotaChoice, QuotaMeans};
 pub use policy::{Quota, QuotaSettings};
 pub use probe::PROBE_MOUNT;
 pub use project::{assign, project_usage, release, tagged_project};
-pub use volume::{create, detach, mount, unmount, volume_bytes};
+pub use volume::{allocate, detach, flush, format, mount, unmount, volume_bytes};

@@ -79,7 +79,8 @@ pub fn volumes(trash: &Path, mkfs: Option<&Path>) -> Result<(), String> {
     };
     let (content, file, at) = (dir.0.join("content"), dir.0.join("probe.ext4"), dir.0.join(PROBE_MOUNT));
     let made = super::super::files::make_dir(&content, 0o700)
-        .and_then(|()| volume::create(mkfs, &file, volume::volume_bytes(PROBE_MB), &content));
+        .and_then(|()| volume::allocate(&file, volume::volume_bytes(PROBE_MB)))
+        .and_then(|image| volume::format(mkfs, &file, &image, &content));
     match made {
         Ok(()) => {}
         // A full disk refuses sandboxes with a limit by itself, and is not full for ever.

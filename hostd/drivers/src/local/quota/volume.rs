@@ -14,10 +14,10 @@ use nix::{
     mount::{MntFlags, MsFlags, umount2},
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::stat::{Mode, fchmod, fstatat},
-    unistd::{UnlinkatFlags, unlinkat},
+    unistd::{UnlinkatFlags, syncfs, unlinkat},
 };
 use std::{
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     io::{self, Read},
     os::{
         fd::AsFd,
@@ -58,12 +58,18 @@ pub fn find_mkfs() -> Option<PathBuf> {
     MKFS_PATHS.iter().map(PathBuf::from).find(|path| path.is_file())
 }
 
-/// Makes a volume with the content of a directory. It is on disk when this returns; the caller renames it.
-pub fn create(mkfs: &Path, file: &Path, bytes: u64, content: &Path) -> io::Result<()> {
+/// Takes the space of a new volume.
+pub fn allocate(file: &Path, bytes: u64) -> io::Result<File> {
     let image = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
     super::project_ioctl::overwrite_in_place(&image);
     let length = i64::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
     fallocate(&image, FallocateFlags::empty(), 0, length).map_err(errno)?;
+    Ok(image)
+}
+
+/// Makes the file system of an allocated volume, with the content of a directory. It is on disk when this returns; the
+/// caller renames it.
+pub fn format(mkfs: &Path, file: &Path, image: &File, content: &Path) -> io::Result<()> {
     let ids = super::super::limits::SANDBOX_UID;
     let mut command = Command::new(mkfs);
     command.args(["-q", "-F", "-b", "4096", "-I", "256", "-i", &BYTES_PER_INODE.to_string(), "-m", "0"]);
@@ -155,6 +161,16 @@ fn set_up(top: &Path) -> io::Result<()> {
     }
 }
 
+/// Writes a mounted volume to disk, so that its unmount, under a lock, is short.
+pub fn flush(at: &Path) -> io::Result<()> {
+    if !is_mount_point(at)? {
+        return Ok(());
+    }
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let top = nix::fcntl::open(at, flags, Mode::empty()).map_err(errno)?;
+    syncfs(top).map_err(errno)
+}
+
 /// Whether a file system is mounted at a directory; not when the directory does not exist.
 pub fn is_mount_point(path: &Path) -> io::Result<bool> {
     let own = match std::fs::symlink_metadata(path) {
@@ -221,7 +237,8 @@ mod tests {
             let content = temp.path().join("content");
             std::fs::create_dir_all(content.join("workspace/app")).expect("made");
             let (file, at) = (temp.path().join(format!("{disk_mb}.ext4")), temp.path().join("mnt"));
-            create(&mkfs, &file, volume_bytes(disk_mb), &content).expect("made");
+            let image = allocate(&file, volume_bytes(disk_mb)).expect("there is room");
+            format(&mkfs, &file, &image, &content).expect("made");
             assert_eq!(std::fs::metadata(&file).expect("there").len(), volume_bytes(disk_mb));
             let number = mount(&file, &at).expect("mounted");
             assert_eq!(mount(&file, &at).expect("mounted already"), number);
