@@ -21,7 +21,10 @@ async fn files_belong_to_the_sandbox_whatever_ids_the_engine_gives_it() -> Resul
     let remapped = |base| Setup { remapped: Some(base), ..Setup::default() };
     let user = EngineUser::apart(Kind::Docker, remapped(700_000)).await?;
     let EngineUser { hostd, caller, engine } = &user;
-    let id = caller.create(&json!({})).await?;
+    let template = hostd.data().join("templates/web");
+    std::fs::create_dir_all(&template)?;
+    std::fs::write(template.join("seeded"), "")?;
+    let id = caller.create(&json!({"seed": {"template": "web"}})).await?;
     caller.prints(&id, "mkdir -p deep && echo kept > deep/file && ln -s /etc/shadow link").await?;
     let app = hostd.workspace(&id).join("workspace/app");
     for (setup, base) in [(None, 700_000), (Some(Setup::default()), 0), (Some(remapped(900_000)), 900_000)] {
@@ -33,7 +36,8 @@ async fn files_belong_to_the_sandbox_whatever_ids_the_engine_gives_it() -> Resul
             ensure!(started.status == 200, "{base}: {}", started.text());
         }
         let user = (base + 1000, base + 1000);
-        for path in [hostd.workspace(&id), app.join("deep/file"), app.join("link")] {
+        let home = hostd.workspace(&id);
+        for path in [home.join("seeded"), home, app.join("deep/file"), app.join("link")] {
             ensure!(owner(&path)? == user, "{base}: {path:?} belongs to {:?}", owner(&path)?);
         }
         let control = hostd.data().join("docker").join(&id).join("control");

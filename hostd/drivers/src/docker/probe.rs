@@ -35,6 +35,11 @@ impl Docker {
         if tries_volume {
             let order = probe_sandbox::probe_order_with_disk(&sandbox, self.name());
             probed = self.run_probe(&order, &fit_engine).await;
+            if let Err(error) = &probed {
+                // A remapped engine cannot even enter the directory below a mount that it does not see.
+                tracing::info!(%error, "the engine does not run a sandbox with a volume; trying without");
+                self.inner.volumes_hidden.store(true, Ordering::Relaxed);
+            }
         }
         if !tries_volume || self.inner.volumes_hidden.load(Ordering::Relaxed) {
             self.inner.destroy_unchecked(&sandbox, false).await?;
