@@ -34,6 +34,7 @@ fn why(reason: &Reason) -> String {
         Reason::Task { task } => format!("task {task}"),
         Reason::Viewers { count } => format!("{count} at its terminals"),
         Reason::Tunnels { count } => format!("{count} tunnels"),
+        Reason::Files { count } => format!("{count} transfers of files"),
         Reason::Hold { hold } => format!("hold {hold}"),
         Reason::ServiceStarting { service } => format!("service {service} starts"),
         Reason::Cpu { percent } => format!("{percent} % CPU"),

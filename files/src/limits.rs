@@ -83,3 +83,5 @@ pub const PATTERN_POSITIONS_MAX: u64 = 1_000;
 /// Bytes of a compiled regular expression, and of the states it keeps while it searches.
 pub const PATTERN_PROGRAM_MAX_BYTES: usize = 4 << 20;
 pub const PATTERN_STATES_MAX_BYTES: usize = 1 << 20;
+/// How long a peer on a stream may take to send, or to take, the next bytes.
+pub const PEER_STALL_MAX_MS: u64 = 120_000;

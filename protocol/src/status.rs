@@ -125,6 +125,10 @@ pub enum Reason {
     Tunnels {
         count: u32,
     },
+    /// Verbs on files, but for watches.
+    Files {
+        count: u32,
+    },
     Hold {
         hold: HoldName,
     },

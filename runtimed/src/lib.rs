@@ -11,6 +11,7 @@ pub mod boot;
 pub mod checkpoint;
 pub mod config;
 pub mod core;
+pub mod files_process;
 pub mod fuzz;
 pub mod limits;
 pub mod log;

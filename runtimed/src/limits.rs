@@ -48,6 +48,12 @@ pub const EXECS_KEPT_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 pub const PROGRAMS_MAX: usize = 64;
 pub const PROGRAM_NAME_MAX_BYTES: usize = 4 << 10;
 
+// ---- files ----
+
+/// Verbs on files at once, and watches: a process each.
+pub const FILES_VERBS_MAX: usize = 32;
+pub const FILES_WATCHES_MAX: usize = 16;
+
 // ---- tasks ----
 
 /// Queued tasks, and finished ones that are remembered.

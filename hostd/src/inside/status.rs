@@ -119,6 +119,7 @@ fn inner(status: &Status) -> InnerView {
         Reason::Exec { .. }
         | Reason::Viewers { .. }
         | Reason::Tunnels { .. }
+        | Reason::Files { .. }
         | Reason::Hold { .. }
         | Reason::ServiceStarting { .. }
         | Reason::Cpu { .. }

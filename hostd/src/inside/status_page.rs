@@ -82,6 +82,7 @@ fn why(reason: &Reason) -> String {
         Reason::Task { task } => format!("task {task}"),
         Reason::Viewers { count } => format!("{count} viewers"),
         Reason::Tunnels { count } => format!("{count} tunnels"),
+        Reason::Files { count } => format!("{count} transfers of files"),
         Reason::Hold { hold } => format!("hold {hold}"),
         Reason::ServiceStarting { service } => format!("service {service}, which is starting"),
         Reason::Cpu { percent } => format!("CPU use of {percent} %"),

@@ -5,8 +5,8 @@ use super::route::{self, Route};
 use super::stream_format::Format;
 use super::upgrade::PendingUpgrade;
 use super::{
-    events, execs, follow_log, programs, request_body, services, stdin, task_events, tasks, terminal, tunnel,
-    warm_agent,
+    events, execs, files, follow_log, programs, request_body, services, stdin, task_events, tasks, terminal,
+    tunnel, warm_agent,
 };
 use crate::limits::{BODY_MAX_BYTES, HOLDS_MAX};
 use crate::supervisor::{Command, ExecCommand, Handle, HoldCommand, TaskCommand};
@@ -71,6 +71,7 @@ pub async fn handle_request(
             Ok(no_content())
         }
         Route::Tunnel { port } => tunnel::open(handle, &mut http, pending_upgrade, port).await,
+        Route::Files { sort } => files::open(handle, &mut http, pending_upgrade, sort),
         Route::PanicHandler => {
             faults_configured(handle)?;
             panic!("asked to")

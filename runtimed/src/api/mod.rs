@@ -4,6 +4,7 @@
 mod control;
 mod events;
 mod execs;
+mod files;
 mod follow_log;
 mod inline_output;
 mod programs;

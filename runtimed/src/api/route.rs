@@ -1,6 +1,7 @@
 //! The whole control interface as one enum: parses method, path and query. Pure.
 
 use super::query::Query;
+use crate::files_process::VerbSort;
 use crate::limits::{GRACE_DEFAULT_MS, GRACE_MAX_MS};
 use crate::supervisor::ServiceVerb;
 use protocol::{Cursor, ErrorBody, ErrorCode, ExecId, HoldName, ServiceName, Stream, TaskId, WarmName};
@@ -105,6 +106,10 @@ pub enum Route {
     Tunnel {
         port: u16,
     },
+    /// Upgrades to the frames of one verb on files.
+    Files {
+        sort: VerbSort,
+    },
     PanicHandler,
     PanicSupervisor,
 }
@@ -198,6 +203,10 @@ fn v1(method: &str, segments: &[&str], query: &Query<'_>) -> RouteMatch {
             let number = port.parse().ok().filter(|port| *port > 0);
             let bad = || Box::new(ErrorBody::invalid("port", "must be 1 to 65535"));
             Ok(Route::Tunnel { port: number.ok_or_else(bad)? })
+        }),
+        ["files"] => one("GET", method, || {
+            let watch = query.flag("watch", false)?;
+            Ok(Route::Files { sort: if watch { VerbSort::Watch } else { VerbSort::Other } })
         }),
         ["faults", "panic-handler"] => one("POST", method, || Ok(Route::PanicHandler)),
         ["faults", "panic-supervisor"] => one("POST", method, || Ok(Route::PanicSupervisor)),
@@ -366,6 +375,8 @@ mod tests {
             ),
             ("POST /v1/programs", Route::Programs),
             ("GET /v1/tunnel/65535", Route::Tunnel { port: 65535 }),
+            ("GET /v1/files", Route::Files { sort: VerbSort::Other }),
+            ("GET /v1/files?watch=1", Route::Files { sort: VerbSort::Watch }),
         ] {
             assert_eq!(parsed(request), Ok(route), "{request}");
         }
@@ -389,6 +400,8 @@ mod tests {
             ("GET /v1/terminals/e1?after=1&replay=2", (ErrorCode::InvalidRequest, field("after"))),
             ("GET /v1/tunnel/0", (ErrorCode::InvalidRequest, field("port"))),
             ("GET /v1/tunnel/70000", (ErrorCode::InvalidRequest, field("port"))),
+            ("PUT /v1/files", (ErrorCode::MethodNotAllowed, None)),
+            ("GET /v1/files?path=x", (ErrorCode::InvalidRequest, field("path"))),
             ("GET /v1/events?after=x", (ErrorCode::InvalidRequest, field("after"))),
         ] {
             assert_eq!(parsed(request), Err(expected), "{request}");

@@ -1,6 +1,7 @@
 //! Commands of the supervisor: its whole interface as one enum, each command with its reply.
 
 use super::execs::Refusal;
+use super::file_verbs::FilesStart;
 use super::handle::LogHandle;
 use super::job_input::JobInput;
 use super::output_log::LogKey;
@@ -50,6 +51,7 @@ pub enum Command {
     Warm(WarmCommand),
     Service(ServiceCommand),
     Hold(HoldCommand),
+    StartFiles(FilesStart),
 }
 
 /// Commands about execs.

@@ -31,6 +31,7 @@ impl Supervisor {
             Command::Warm(command) => self.dispatch_warm(command),
             Command::Service(command) => self.dispatch_service(command),
             Command::Hold(command) => self.dispatch_hold(command),
+            Command::StartFiles(start) => self.start_files(start),
         }
     }
 

@@ -2,7 +2,9 @@
 
 use super::command::{Command, Reply};
 use super::execs::Refusal;
+use super::file_verbs::FilePermits;
 use super::output_log::{LogHead, LogKey};
+use crate::files_process::VerbSort;
 use crate::limits::FOLLOWERS_MAX;
 use protocol::{Cursor, ErrorBody, ErrorCode};
 use std::path::PathBuf;
@@ -24,6 +26,7 @@ pub struct SharedState {
     pub viewers: AtomicU32,
     pub tunnels: AtomicU32,
     pub followers: Arc<Semaphore>,
+    pub file_permits: FilePermits,
     pub faults: bool,
 }
 
@@ -60,6 +63,11 @@ impl Handle {
             Box::new(ErrorBody::new(ErrorCode::TooMany, message))
         };
         Arc::clone(&self.shared.followers).try_acquire_owned().map_err(full)
+    }
+
+    /// A permit for a process on files, held while it runs.
+    pub fn file_permit(&self, sort: VerbSort) -> Result<OwnedSemaphorePermit, Refusal> {
+        self.shared.file_permits.take(sort)
     }
 
     /// Counts a viewer for as long as the guard lives.

@@ -3,6 +3,7 @@
 use super::command::Command;
 use super::context::Context;
 use super::execs::{Execs, Refusal};
+use super::file_verbs::{FilePermits, FileVerbs};
 use super::file_watch::FileWatch;
 use super::handle::{Handle, LogHandle, SharedState};
 use super::holds::Holds;
@@ -48,6 +49,7 @@ pub struct Supervisor {
     pub(super) sessions: Sessions,
     pub(super) warm: Option<WarmAgent>,
     pub(super) holds: Holds,
+    pub(super) file_verbs: FileVerbs,
     pub(super) status_sampler: StatusSampler,
     file_watch: FileWatch,
     pub(super) manifest: Manifest,
@@ -91,6 +93,7 @@ impl Supervisor {
             viewers: AtomicU32::new(0),
             tunnels: AtomicU32::new(0),
             followers: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
+            file_permits: FilePermits::new(),
             faults: config.faults,
         };
         let shared = Arc::new(shared);
@@ -105,6 +108,7 @@ impl Supervisor {
             sessions: Sessions::load(&context.config.control_dir),
             warm: None,
             holds: Holds::default(),
+            file_verbs: FileVerbs::default(),
             status_sampler: StatusSampler::new(Arc::clone(&shared)),
             file_watch: FileWatch::new(),
             manifest: Manifest::default(),
@@ -189,7 +193,9 @@ impl Supervisor {
 
     /// Reaps dead children. Shims are handled when their socket closes; orphans only have to be reaped.
     pub(super) fn reap(&mut self) {
-        self.orphans_to_kill |= self.context.jobs.on_reaped(&reap::sweep().ended);
+        let ended = reap::sweep().ended;
+        self.file_verbs.on_reaped(&ended);
+        self.orphans_to_kill |= self.context.jobs.on_reaped(&ended);
         if self.orphans_to_kill {
             self.kill_orphans();
         }
@@ -197,8 +203,8 @@ impl Supervisor {
 
     fn kill_orphans(&mut self) {
         let ours = procfs::children(nix::unistd::getpid().as_raw());
-        let orphans: Vec<Pid> =
-            ours.into_iter().map(Pid::from_raw).filter(|pid| !self.context.jobs.is_shim(*pid)).collect();
+        let is_ours = |pid: &Pid| self.context.jobs.is_shim(*pid) || self.file_verbs.contains(*pid);
+        let orphans: Vec<Pid> = ours.into_iter().map(Pid::from_raw).filter(|pid| !is_ours(pid)).collect();
         for orphan in &orphans {
             for pid in procfs::descendants(orphan.as_raw()).into_iter().chain([orphan.as_raw()]) {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
@@ -378,6 +384,7 @@ impl Supervisor {
         tracing::info!(reason, "shutting down");
         self.context.record(Fact::Shutdown { reason: reason.to_owned() });
         self.context.jobs.drop_spare();
+        self.file_verbs.kill_all();
         let levels = self.services.stop_levels();
         let (machine, effects) = Shutdown::begin(levels, self.context.config.shutdown_ms, monotonic_ms());
         self.shutdown = Some(machine);
@@ -387,7 +394,8 @@ impl Supervisor {
     /// Advances a shutdown that has begun; whether it is complete.
     fn proceed_with_shutdown(&mut self) -> bool {
         let Some(machine) = &mut self.shutdown else { return false };
-        let effects = machine.step(&self.services.alive(), self.context.jobs.count(), monotonic_ms());
+        let processes = self.context.jobs.count() + self.file_verbs.count();
+        let effects = machine.step(&self.services.alive(), processes, monotonic_ms());
         self.perform(effects)
     }
 

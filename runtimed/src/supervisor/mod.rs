@@ -7,6 +7,7 @@ mod exec;
 mod exec_record;
 mod exec_table;
 mod execs;
+mod file_verbs;
 mod file_watch;
 mod handle;
 mod holds;
@@ -36,6 +37,7 @@ mod tasks;
 mod warm_agent;
 
 pub use command::{Command, ExecCommand, HoldCommand, ServiceCommand, ServiceVerb, TaskCommand, WarmCommand};
+pub use file_verbs::FilesStart;
 pub use handle::{CountGuard, Handle, LogHandle};
 pub use job_input::JobInput;
 pub use main_loop::{Supervisor, SupervisorEnded};

@@ -132,6 +132,7 @@ impl Supervisor {
             .chain(services)
             .chain(count(viewers, |count| Reason::Viewers { count }))
             .chain(count(tunnels, |count| Reason::Tunnels { count }))
+            .chain(count(self.file_verbs.busy_count(), |count| Reason::Files { count }))
             .collect()
     }
 }

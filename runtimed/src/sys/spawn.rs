@@ -1,4 +1,4 @@
-//! Starts a shim: this same binary, with one descriptor and an empty environment.
+//! Starts shims and verbs on files: this same binary, with one descriptor and an empty environment.
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
@@ -15,10 +15,19 @@ const SELF: &str = "/proc/self/exe";
 /// Starts a shim with its end of the control socket. The child is reaped by the sweep, never by the handle
 /// that is dropped here.
 pub fn shim(control: OwnedFd) -> io::Result<Pid> {
+    start(&["shim"], control)
+}
+
+/// Starts a verb on files with the socket to its caller. `request` says whose files, and which verbs.
+pub fn files(request: &str, caller: OwnedFd) -> io::Result<Pid> {
+    start(&["files", request], caller)
+}
+
+fn start(arguments: &[&str], stdin: OwnedFd) -> io::Result<Pid> {
     let mut command = Command::new(SELF);
-    command.arg0("runtimed").arg("shim").env_clear();
+    command.arg0("runtimed").args(arguments).env_clear();
     // Stdout and stderr are inherited, though unused: an image need not have a /dev/null.
-    let child = command.stdin(Stdio::from(control)).spawn().map_err(explain)?;
+    let child = command.stdin(Stdio::from(stdin)).spawn().map_err(explain)?;
     Ok(Pid::from_raw(child.id() as i32))
 }
 

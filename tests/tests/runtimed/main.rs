@@ -5,6 +5,7 @@ mod crash;
 mod disk_full;
 mod events;
 mod execs;
+mod files;
 mod health;
 mod images;
 mod limits;

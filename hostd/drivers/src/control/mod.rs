@@ -2,7 +2,9 @@
 //! head. Responses are untrusted: sizes are bounded, JSON is parsed into types.
 
 mod client;
+mod files;
 mod pool;
 
 pub use client::{Control, ControlError, request};
+pub use files::{FilesConnection, FilesConnectionError};
 pub use pool::{Body, ControlPool, Lease};
