@@ -4,7 +4,7 @@ use super::{
     Found,
     excerpt::excerpt,
     lines::{Lines, Outcome},
-    pattern,
+    pattern::{self, LineMatcher},
 };
 use crate::{
     Exchange, FilesError,
@@ -12,7 +12,6 @@ use crate::{
     walk::Visited,
 };
 use grep_matcher::Matcher;
-use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkMatch};
 use protocol::files::LineMatch;
 use std::{fs::File, io, time::Instant};
@@ -21,7 +20,7 @@ use std::{fs::File, io, time::Instant};
 const HEAP_BYTES: usize = 2 * SEARCH_LINE_MAX_BYTES + (64 << 10);
 
 pub struct ContentSearch {
-    matcher: RegexMatcher,
+    matcher: LineMatcher,
     searcher: Searcher,
     until: Instant,
 }
@@ -78,7 +77,7 @@ impl ContentSearch {
 
 /// Takes the matches of one file.
 struct Matches<'a, 'v> {
-    matcher: &'a RegexMatcher,
+    matcher: &'a LineMatcher,
     visited: &'a Visited<'v>,
     found: &'a mut Found,
     matches: u64,

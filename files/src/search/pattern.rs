@@ -1,10 +1,13 @@
 //! Compiles the regular expression of a search, within limits: no expression may take long, whatever is searched.
+//!
+//! It is one of bytes: `\w`, `\d` and case are those of ASCII. The tables of Unicode would be a part of every PID 1.
 
 use crate::{
     FilesError,
     limits::{PATTERN_MAX_BYTES, PATTERN_POSITIONS_MAX, PATTERN_PROGRAM_MAX_BYTES, PATTERN_STATES_MAX_BYTES},
 };
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_matcher::{Match, Matcher, NoCaptures, NoError};
+use regex_automata::{Input, meta, util::syntax};
 use regex_syntax::{
     ParserBuilder,
     hir::{Hir, HirKind},
@@ -13,25 +16,48 @@ use regex_syntax::{
 /// Parentheses in each other.
 const NESTED_MAX: u32 = 100;
 
-pub fn compile(pattern: &str, ignore_case: bool) -> Result<RegexMatcher, FilesError> {
+/// Matches single lines.
+pub struct LineMatcher {
+    regex: meta::Regex,
+}
+
+impl Matcher for LineMatcher {
+    type Captures = NoCaptures;
+    type Error = NoError;
+
+    fn find_at(&self, line: &[u8], at: usize) -> Result<Option<Match>, NoError> {
+        let found = self.regex.find(Input::new(line).range(at..));
+        Ok(found.map(|found| Match::new(found.start(), found.end())))
+    }
+
+    fn new_captures(&self) -> Result<NoCaptures, NoError> {
+        Ok(NoCaptures::new())
+    }
+}
+
+pub fn compile(pattern: &str, ignore_case: bool) -> Result<LineMatcher, FilesError> {
     let invalid = |reason: &dyn std::fmt::Display| FilesError::invalid(format!("content: {reason}"));
     if pattern.len() > PATTERN_MAX_BYTES {
         return Err(invalid(&format!("at most {PATTERN_MAX_BYTES} bytes")));
     }
-    let parsed = ParserBuilder::new().nest_limit(NESTED_MAX).utf8(false).build().parse(pattern);
-    if positions(&parsed.map_err(|error| invalid(&error))?) > PATTERN_POSITIONS_MAX {
+    let parsed =
+        ParserBuilder::new().nest_limit(NESTED_MAX).unicode(false).utf8(false).build().parse(pattern);
+    let parsed = parsed.map_err(|error| invalid(&error))?;
+    if names_line_break(&parsed) {
+        return Err(invalid(&"lines are searched one by one: leave the line break out"));
+    }
+    if positions(&parsed) > PATTERN_POSITIONS_MAX {
         let reason = format!("at most {PATTERN_POSITIONS_MAX} characters, with repetitions written out");
         return Err(invalid(&reason));
     }
-    RegexMatcherBuilder::new()
-        .case_insensitive(ignore_case)
-        .multi_line(true)
-        .line_terminator(Some(b'\n'))
-        .size_limit(PATTERN_PROGRAM_MAX_BYTES)
-        .dfa_size_limit(PATTERN_STATES_MAX_BYTES)
-        .nest_limit(NESTED_MAX)
-        .build(pattern)
-        .map_err(|error| invalid(&error))
+    let syntax =
+        syntax::Config::new().case_insensitive(ignore_case).nest_limit(NESTED_MAX).unicode(false).utf8(false);
+    let limits = meta::Config::new()
+        .utf8_empty(false)
+        .nfa_size_limit(Some(PATTERN_PROGRAM_MAX_BYTES))
+        .hybrid_cache_capacity(PATTERN_STATES_MAX_BYTES);
+    let regex = meta::Builder::new().syntax(syntax).configure(limits).build(pattern);
+    Ok(LineMatcher { regex: regex.map_err(|error| invalid(&error))? })
 }
 
 /// Characters of an expression with its counted repetitions written out.
@@ -50,6 +76,17 @@ fn positions(hir: &Hir) -> u64 {
     }
 }
 
+/// Whether an expression asks for a line break, which no line has.
+fn names_line_break(hir: &Hir) -> bool {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) | HirKind::Class(_) => false,
+        HirKind::Literal(literal) => literal.0.contains(&b'\n'),
+        HirKind::Capture(capture) => names_line_break(&capture.sub),
+        HirKind::Repetition(repetition) => names_line_break(&repetition.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().any(names_line_break),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,7 +102,7 @@ mod tests {
             (r"\w{8}(-\w{4}){3}", 23),
         ];
         for (pattern, expected) in table {
-            let parsed = ParserBuilder::new().build().parse(pattern).unwrap();
+            let parsed = ParserBuilder::new().unicode(false).utf8(false).build().parse(pattern).unwrap();
             assert_eq!(positions(&parsed), expected, "{pattern}");
         }
         for (pattern, allowed) in
