@@ -6,6 +6,7 @@
 
 mod access;
 mod api_token;
+mod app_port;
 mod blueprint;
 pub mod budget;
 pub mod connection_admission;
@@ -44,6 +45,7 @@ mod valid_json;
 
 pub use access::{Access, Identity};
 pub use api_token::{bearer, is_well_formed_token, token_hash};
+pub use app_port::AppPort;
 pub use blueprint::{
     Blueprint, Defaults, Environment, blueprint, check_egress, check_metadata, check_name, split_environment,
     ttl_ms,

@@ -1,9 +1,7 @@
 //! Names and addresses of previews: where the app in a sandbox is seen from outside.
 
-use protocol::{
-    HOSTD_PORT_IN_SANDBOX,
-    api::{SandboxId, Visibility},
-};
+use crate::AppPort;
+use protocol::api::{SandboxId, Visibility};
 use std::collections::BTreeMap;
 
 /// Where previews are served, as browsers see it.
@@ -98,17 +96,16 @@ impl Previews {
 }
 
 impl Preview {
-    /// Parses the port: without sign or leading zeros, and not hostd's own.
+    /// Parses the port, which is not hostd's own.
     pub fn new(sandbox: SandboxId, port: &str) -> Option<Self> {
-        let plain = port.bytes().all(|b| b.is_ascii_digit()) && !port.starts_with('0');
-        let port = port.parse().ok().filter(|port| plain && *port != HOSTD_PORT_IN_SANDBOX)?;
-        Some(Self { sandbox, port })
+        AppPort::parse(port).map(|port| Self { sandbox, port: port.get() })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::HOSTD_PORT_IN_SANDBOX;
 
     const ID: &str = "01jb9xyzabcdefghjkmnpqrstv";
 

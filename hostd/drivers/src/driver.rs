@@ -5,7 +5,7 @@
 //! they cannot read and streams into the sandbox.
 
 use async_trait::async_trait;
-use hostd_core::{Blueprint, ContainerState, Handle};
+use hostd_core::{AppPort, Blueprint, ContainerState, Handle};
 use protocol::api::{Capabilities, Owner, SandboxId, SandboxScope, StatsView};
 use serde::{Deserialize, Serialize};
 use std::{any::Any, collections::BTreeMap, io, net::SocketAddr, path::PathBuf, sync::Arc};
@@ -135,8 +135,8 @@ pub struct DiskUsage {
 pub enum Target {
     /// runtimed's control socket.
     Control,
-    /// A port on the sandbox's loopback.
-    Port(u16),
+    /// A port of an app on the sandbox's loopback; hostd's own port there is none.
+    Port(AppPort),
 }
 
 /// A connection into a sandbox.

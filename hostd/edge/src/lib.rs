@@ -15,6 +15,7 @@
 // A new variant of an enum must break every match that does not deal with it.
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod app_connection;
 mod auth;
 mod delegate_write;
 pub mod egress;
@@ -43,6 +44,7 @@ pub mod upstream;
 mod wake;
 mod waker;
 
+pub use app_connection::{AppActivity, AppConnection, DialError};
 pub use auth::PreviewAuth;
 pub use metrics::EdgeMetrics;
 pub use preview_target::{PreviewTarget, RequestPermit, WaitPermit};

@@ -1,7 +1,7 @@
 //! A sandbox as the edge sees it: whether it is up, and the connections to its ports. Changes nothing but counters.
 
 use crate::{traffic::Traffic, upstream::UpstreamPool};
-use hostd_core::State;
+use hostd_core::{AppPort, State};
 use hostd_drivers::{
     Driver, Stream, Target,
     control::{Control, ControlPool, Lease},
@@ -94,7 +94,9 @@ impl PreviewTarget {
         Lease::take(&self.pool)
     }
 
+    /// Connects to a port of the app. On hostd's own port inside there is no app, whatever listens there.
     pub async fn dial(&self, port: u16) -> io::Result<Box<dyn Stream>> {
+        let port = AppPort::new(port).ok_or(io::ErrorKind::ConnectionRefused)?;
         self.driver.dial(&self.id, Target::Port(port)).await
     }
 

@@ -1,6 +1,6 @@
 //! Authenticates the caller: by bearer token, or by uid on the Unix socket.
 
-use super::{Api, Auth, error::CallError, peer::Peer, terminals};
+use super::{Api, Auth, error::CallError, peer::Peer, websocket};
 use hostd_core::Identity;
 use hostd_store::token_auth::{self, operator};
 use hyper::{HeaderMap, header::AUTHORIZATION};
@@ -38,7 +38,7 @@ async fn authenticate_token(api: &Api, token: &str) -> Result<Identity, CallErro
 /// Returns the bearer token. WebSockets of browsers cannot set headers, so it may also be a subprotocol.
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, CallError> {
     let Some(value) = headers.get(AUTHORIZATION) else {
-        return Ok(terminals::subprotocols(headers).find_map(|name| name.strip_prefix(TOKEN_SUBPROTOCOL)));
+        return Ok(websocket::subprotocols(headers).find_map(|name| name.strip_prefix(TOKEN_SUBPROTOCOL)));
     };
     let invalid = || unauthorized("Authorization must be: Bearer, one space, a token");
     hostd_core::bearer(value).map(Some).ok_or_else(invalid)

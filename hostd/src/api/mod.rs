@@ -43,6 +43,7 @@ mod openapi;
 mod param;
 mod peer;
 mod permissions;
+mod port_tunnels;
 mod preview_links;
 mod query;
 mod rebinding_guard;
@@ -66,8 +67,10 @@ mod terminals;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod tunnel_socket;
 mod views;
 mod warm_agents;
+mod websocket;
 
 pub use dispatch::router;
 pub use hostd_core::token_hash;

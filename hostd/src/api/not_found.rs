@@ -5,7 +5,8 @@ use protocol::api::{Missing, MissingKind};
 /// Returns the resource of a route, from its pattern and its parameters.
 pub fn missing_resource(pattern: &str, params: &[(String, String)]) -> Option<Missing> {
     let value = |name: &str| params.iter().find(|(each, _)| each == name).map(|(_, value)| value.as_str());
-    let (name, id) = params.last()?;
+    // A port is a number and no resource.
+    let (name, id) = params.iter().rfind(|(name, _)| name != "port")?;
     let missing = Missing::new(kind(pattern, name)?, id);
     let missing = match value("task").filter(|_| name != "task") {
         Some(task) => missing.in_task(task),

@@ -2,7 +2,7 @@
 
 use super::{
     activity, agents, audit, budgets, drivers, egress, ensure, events, execs, host, images, inspect,
-    lifecycle, models, older, permissions, preview_links,
+    lifecycle, models, older, permissions, port_tunnels, preview_links,
     route::{
         RequiredAccess::{Admin, Anonymous, Operator, Read, Write},
         Route,
@@ -148,6 +148,13 @@ fn inspection() -> Vec<Route> {
         Route::new(Method::GET, "/v1/sandboxes/{id}/ports", Read, inspect::ports)
             .operation("listPorts", "List listening ports of a sandbox, with their preview URLs")
             .returns_page::<PortView>(200),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/ports/{port}/tunnel", Write, port_tunnels::open)
+            .operation(
+                "attachPort",
+                "Open a TCP connection to a port of a sandbox as a WebSocket; a sleeping sandbox is woken for it",
+            )
+            .query(WAKE)
+            .returns_media(101, ""),
         Route::new(Method::GET, "/v1/sandboxes/{id}/stats", Read, inspect::stats)
             .operation("getSandboxStats", "Memory, CPU and process usage of a sandbox")
             .returns::<StatsView>(200),

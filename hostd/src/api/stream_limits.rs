@@ -1,4 +1,4 @@
-//! Limits of SSE streams and terminal viewers. Fewer than there are connections, so that other calls still
+//! Limits of SSE streams, terminal viewers and tunnels. Fewer than there are connections, so that other calls still
 //! get through; and each principal may hold at most as many permits as are left free, so that others can
 //! stream too. Streams on the Unix socket have permits of their own.
 
@@ -55,11 +55,13 @@ impl StreamPermits {
         let free = self.max.saturating_sub(total);
         let message = if free == 0 {
             format!(
-                "all {} event streams and terminals are in use; close some, or try again in a moment",
+                "all {} event streams, terminals and tunnels are in use; close some, or try again in a moment",
                 self.max
             )
         } else if !is_within_fair_share(mine, free) {
-            format!("this principal has {mine} event streams and terminals open, its fair share; close some")
+            format!(
+                "this principal has {mine} event streams, terminals and tunnels open, its fair share; close some"
+            )
         } else {
             return Ok(());
         };

@@ -8,7 +8,11 @@
 //! **Invariant:** nothing is queued here. A viewer that reads slowly holds up only its own reader of the log; a
 //! dead one is found by its silence.
 
-use super::{limits, terminal_frames::TerminalFrames};
+use super::{
+    limits,
+    terminal_frames::TerminalFrames,
+    websocket::{self, Goodbye, SocketSizes},
+};
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use hostd_net::backpressure::CHUNK_BYTES;
@@ -18,21 +22,14 @@ use protocol::{
 };
 use std::time::Duration;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
+    io::{AsyncRead, AsyncWrite},
     time::{interval, timeout},
 };
 use tokio_tungstenite::{
     WebSocketStream,
-    tungstenite::{
-        Error, Message,
-        protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode},
-    },
+    tungstenite::{Error, Message, protocol::frame::coding::CloseCode},
 };
 
-/// The WebSocket protocol's limit for the reason in a close frame.
-const REASON_MAX_BYTES: usize = 123;
-/// Allocated for every viewer; input is short.
-const READ_BUFFER_BYTES: usize = 4 << 10;
 /// A frame of output that waits for the socket, with its position message.
 const WRITE_BUFFER_MAX_BYTES: usize = 2 * CHUNK_BYTES;
 
@@ -63,18 +60,16 @@ pub enum ViewerInput {
 }
 
 pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(socket: S) -> WebSocketStream<S> {
-    let config = WebSocketConfig::default()
-        .max_message_size(Some(VIEWER_MESSAGE_MAX_BYTES))
-        .max_frame_size(Some(VIEWER_MESSAGE_MAX_BYTES))
-        .read_buffer_size(READ_BUFFER_BYTES)
-        .write_buffer_size(0)
-        .max_write_buffer_size(WRITE_BUFFER_MAX_BYTES);
-    WebSocketStream::from_raw_socket(socket, Role::Server, Some(config)).await
+    let sizes = SocketSizes {
+        message_max_bytes: VIEWER_MESSAGE_MAX_BYTES,
+        write_buffer_max_bytes: WRITE_BUFFER_MAX_BYTES,
+    };
+    websocket::accept(socket, sizes).await
 }
 
 /// Returns the next message. Safe to cancel: a partial message is kept.
 pub async fn next_input(from: &mut (impl Stream<Item = Result<Message, Error>> + Unpin)) -> ViewerInput {
-    let silent_max = Duration::from_millis(limits::TERMINAL_SILENT_MAX_MS);
+    let silent_max = Duration::from_millis(limits::WEBSOCKET_SILENT_MAX_MS);
     loop {
         let message = match timeout(silent_max, from.next()).await {
             Err(_) => return ViewerInput::Closed(SocketEnd::Silent),
@@ -109,7 +104,7 @@ pub async fn send_frames<R: AsyncRead + Unpin>(
     mut frames: TerminalFrames<R>,
     to: &mut (impl Sink<Message, Error = Error> + Unpin),
 ) -> SocketEnd {
-    let mut pings = interval(Duration::from_millis(limits::TERMINAL_PING_MS));
+    let mut pings = interval(Duration::from_millis(limits::WEBSOCKET_PING_MS));
     let mut expected = None;
     loop {
         let sent = tokio::select! {
@@ -145,42 +140,24 @@ pub fn text_message(text: &TerminalText) -> Message {
     Message::text(serde_json::to_string(text).expect("no map in it"))
 }
 
-/// Sends the close frame, and waits a moment for the viewer to read it.
-pub async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut socket: WebSocketStream<S>, ended: &SocketEnd) {
-    let frame = close_reason(ended).map(|(code, reason)| {
-        let fits = &reason[..reason.floor_char_boundary(REASON_MAX_BYTES)];
-        CloseFrame { code, reason: fits.into() }
-    });
-    let closing = async {
-        match frame {
-            Some(frame) => socket.close(Some(frame)).await?,
-            // The reply to the viewer's own close frame, if there was one, is pending.
-            None => socket.flush().await?,
-        }
-        if matches!(ended, SocketEnd::MessageTooLarge | SocketEnd::ProtocolError) {
-            // Read what the viewer still sends: otherwise the kernel resets the connection and discards the
-            // close frame.
-            let mut ignored = [0; READ_BUFFER_BYTES];
-            while socket.get_mut().read(&mut ignored).await? > 0 {}
-        }
-        while socket.next().await.transpose()?.is_some() {}
-        Ok::<(), Error>(())
-    };
-    // The result does not matter: the session is over.
-    let _ = timeout(Duration::from_millis(limits::TERMINAL_CLOSE_MAX_MS), closing).await;
+pub async fn close<S: AsyncRead + AsyncWrite + Unpin>(socket: WebSocketStream<S>, ended: &SocketEnd) {
+    websocket::close(socket, goodbye(ended)).await;
 }
 
-fn close_reason(ended: &SocketEnd) -> Option<(CloseCode, &str)> {
-    Some(match ended {
-        SocketEnd::Disconnected => return None,
-        SocketEnd::Silent => (CloseCode::Again, "silent for too long; attach again"),
-        SocketEnd::MessageTooLarge => (CloseCode::Size, "a message may have at most 65536 bytes"),
-        SocketEnd::ProtocolError => (CloseCode::Protocol, "not the WebSocket protocol"),
-        SocketEnd::InvalidMessage(why) => (CloseCode::Policy, why),
-        SocketEnd::OutputEnded => (CloseCode::Normal, "ended"),
-        SocketEnd::ExitUnknown => (CloseCode::Again, "the sandbox does not answer; attach again in a moment"),
-        SocketEnd::ShuttingDown => (CloseCode::Away, "hostd is shutting down; attach again in a moment"),
-    })
+fn goodbye(ended: &SocketEnd) -> Goodbye<'_> {
+    use Goodbye::{Close, Rejected};
+    match ended {
+        SocketEnd::Disconnected => Goodbye::None,
+        SocketEnd::Silent => Close(CloseCode::Again, "silent for too long; attach again"),
+        SocketEnd::MessageTooLarge => Rejected(CloseCode::Size, "a message may have at most 65536 bytes"),
+        SocketEnd::ProtocolError => Rejected(CloseCode::Protocol, "not the WebSocket protocol"),
+        SocketEnd::InvalidMessage(why) => Close(CloseCode::Policy, why),
+        SocketEnd::OutputEnded => Close(CloseCode::Normal, "ended"),
+        SocketEnd::ExitUnknown => {
+            Close(CloseCode::Again, "the sandbox does not answer; attach again in a moment")
+        }
+        SocketEnd::ShuttingDown => Close(CloseCode::Away, "hostd is shutting down; attach again in a moment"),
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use tokio::{
     io::{AsyncWriteExt as _, DuplexStream, duplex},
     time::Instant,
 };
+use tokio_tungstenite::tungstenite::protocol::Role;
 
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -42,7 +43,7 @@ async fn a_viewer_that_answers_pings_stays_and_a_silent_one_is_disconnected() {
     let (mut server, mut client) = pair().await;
     let answers = async {
         for _ in 0..4 {
-            tokio::time::sleep(Duration::from_millis(limits::TERMINAL_PING_MS)).await;
+            tokio::time::sleep(Duration::from_millis(limits::WEBSOCKET_PING_MS)).await;
             client.send(Message::Pong(Bytes::new())).await.unwrap();
         }
         std::future::pending::<()>().await;
@@ -53,7 +54,7 @@ async fn a_viewer_that_answers_pings_stays_and_a_silent_one_is_disconnected() {
         () = answers => unreachable!(),
     };
     assert_eq!(input, ViewerInput::Closed(SocketEnd::Silent));
-    let expected = 4 * limits::TERMINAL_PING_MS + limits::TERMINAL_SILENT_MAX_MS;
+    let expected = 4 * limits::WEBSOCKET_PING_MS + limits::WEBSOCKET_SILENT_MAX_MS;
     assert_eq!(started.elapsed().as_millis() / 100, u128::from(expected / 100));
 }
 
@@ -109,7 +110,7 @@ async fn a_close_frame_has_a_code_and_a_reason_that_fits() {
                 panic!("no close")
             };
             assert_eq!(frame.code, code);
-            assert!(frame.reason.len() <= REASON_MAX_BYTES);
+            assert!(frame.reason.len() <= websocket::REASON_MAX_BYTES);
             while client.next().await.is_some() {}
         };
         tokio::join!(closing, input);

@@ -5,30 +5,26 @@ use super::{
     Api,
     call::Call,
     connection_permits::ConnectionPermit,
-    error::{CallError, CallResult},
+    error::CallResult,
     execs, limits, relay,
     terminal_frames::TerminalFrames,
     terminal_socket::{self, SocketEnd, ViewerInput},
+    websocket,
 };
-use axum::{body::Body, response::Response};
 use futures_util::{SinkExt as _, Stream, StreamExt as _};
 use hostd_drivers::control::{Control, ControlError};
-use hyper::{
-    HeaderMap, Request,
-    header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL},
-    upgrade::Upgraded,
-};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use protocol::{
     ErrorCode, ExecId, Exit, TtySize,
-    api::{ApiErrorCode, SUBPROTOCOL, SandboxId, TerminalText},
+    api::{SUBPROTOCOL, SandboxId, TerminalText},
 };
 use std::{future::pending, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt as _, split},
     time::{Instant, sleep},
 };
-use tokio_tungstenite::tungstenite::{Error as WsError, Message, handshake::server::create_response};
+use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 
 /// The name of runtimed's stream protocol.
 const PROTOCOL: &str = "slipway-terminal";
@@ -36,8 +32,8 @@ const PROTOCOL: &str = "slipway-terminal";
 pub async fn attach(mut call: Call) -> CallResult {
     let id = call.exec_id()?;
     let query = call.query.runtimed_query(&["replay", "after", "skip"])?;
-    let response = handshake(&call.headers)?;
-    let upgrade = call.upgrade.take().ok_or_else(|| upgrade_required("the connection cannot be upgraded"))?;
+    let response = websocket::handshake(&call.headers, SUBPROTOCOL)?;
+    let upgrade = call.take_upgrade()?;
     let permit = call.stream_permit()?;
     // The connection counts as active, not idle, while the terminal is attached.
     let active = call.permit.as_ref().map(ConnectionPermit::begin);
@@ -53,34 +49,6 @@ pub async fn attach(mut call: Call) -> CallResult {
         }
     });
     Ok(response)
-}
-
-/// The WebSocket subprotocols that the caller offers.
-pub fn subprotocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
-    values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).map(str::trim)
-}
-
-fn handshake(headers: &HeaderMap) -> CallResult {
-    let mut request = Request::new(());
-    *request.headers_mut() = headers.clone();
-    let mut response = create_response(&request).map_err(|error| upgrade_required(&error.to_string()))?;
-    let mut offered = subprotocols(headers).peekable();
-    if offered.peek().is_some() {
-        if !offered.any(|name| name == SUBPROTOCOL) {
-            let message =
-                format!("the subprotocol is {SUBPROTOCOL}; offer it, beside the token if there is one");
-            return Err(CallError::new(ApiErrorCode::InvalidRequest, message));
-        }
-        // Never echo the token.
-        response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
-    }
-    Ok::<Response, CallError>(response.map(|()| Body::empty()))
-}
-
-fn upgrade_required(why: &str) -> CallError {
-    let message = format!("open this as a WebSocket (Upgrade: websocket): {why}");
-    CallError::new(ApiErrorCode::InvalidRequest, message)
 }
 
 struct Terminal {

@@ -311,6 +311,11 @@ impl Fleet {
         self.handle(id).map(|handle| handle.traffic)
     }
 
+    /// A sandbox as the edge sees it; none for one that is destroyed.
+    pub fn preview_target(&self, id: &SandboxId) -> Option<Arc<PreviewTarget>> {
+        self.inner.targets.get(id)
+    }
+
     /// The records of all sandboxes that are not destroyed.
     pub fn records(&self) -> Vec<Record> {
         let actors = self.inner.actors.lock().expect("no panic while held");

@@ -18,6 +18,7 @@ mod sandbox;
 mod task;
 mod terminal;
 mod token;
+mod tunnel;
 
 pub use agent::{AgentView, WarmAnswer, WarmCreate};
 pub use error::{ApiError, ApiErrorBody, ApiErrorCode, ApiErrorDetail};
@@ -45,3 +46,4 @@ pub use sandbox::{
 pub use task::{TaskAnswer, TaskCreate, TaskEventView};
 pub use terminal::{SUBPROTOCOL, TOKEN_SUBPROTOCOL, TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText};
 pub use token::{TokenCreate, TokenCreated, TokenScope, TokenView};
+pub use tunnel::{TUNNEL_MESSAGE_MAX_BYTES, TUNNEL_SUBPROTOCOL};

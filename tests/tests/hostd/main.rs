@@ -18,4 +18,5 @@ mod services;
 mod task_log;
 mod tasks;
 mod terminals;
+mod tunnels;
 mod viewers;

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use futures_util::future::try_join_all;
+use hostd_core::AppPort;
 use hostd_drivers::{Driver, Stream, Target, Transport};
 use protocol::api::SandboxId;
 use serde_json::json;
@@ -50,8 +51,12 @@ async fn rest(mut stream: impl Stream) -> Result<String> {
     Ok(text)
 }
 
+fn port_of(port: u16) -> Target {
+    Target::Port(AppPort::new(port).expect("not hostd's own"))
+}
+
 async fn hears(driven: &DriverFixture, sandbox: &SandboxId, port: u16) -> Result<String> {
-    rest(driven.driver.dial(sandbox, Target::Port(port)).await?).await
+    rest(driven.driver.dial(sandbox, port_of(port)).await?).await
 }
 
 async fn refusal(driven: &DriverFixture, sandbox: &SandboxId, target: Target) -> Result<ErrorKind> {
@@ -80,8 +85,8 @@ async fn a_port_belongs_to_its_sandbox_and_nobody_else() -> Result<()> {
     let driven = DriverFixture::open().await?;
     let (one, two) = (driven.launch(1).await?, driven.launch(2).await?);
     greeter(&driven, &one, "one", "127.0.0.1", 4001).await?;
-    ensure!(refusal(&driven, &two, Target::Port(4001)).await? == ErrorKind::ConnectionRefused);
-    ensure!(refusal(&driven, &one, Target::Port(4002)).await? == ErrorKind::ConnectionRefused);
+    ensure!(refusal(&driven, &two, port_of(4001)).await? == ErrorKind::ConnectionRefused);
+    ensure!(refusal(&driven, &one, port_of(4002)).await? == ErrorKind::ConnectionRefused);
     greeter(&driven, &two, "two", "127.0.0.1", 4001).await?;
     ensure!(hears(&driven, &one, 4001).await? == "one" && hears(&driven, &two, 4001).await? == "two");
     Ok(())
@@ -138,7 +143,7 @@ async fn a_frozen_sandbox_is_connected_to_and_answers_when_it_thaws() -> Result<
     let one = driven.launch(1).await?;
     greeter(&driven, &one, "awake", "127.0.0.1", 4001).await?;
     driven.driver.freeze(&one).await?;
-    let stream = driven.driver.dial(&one, Target::Port(4001)).await?;
+    let stream = driven.driver.dial(&one, port_of(4001)).await?;
     driven.driver.thaw(&one).await?;
     ensure!(rest(stream).await? == "awake");
     Ok(())
@@ -150,7 +155,7 @@ async fn a_sandbox_that_does_not_run_is_not_connected() -> Result<()> {
     let one = driven.launch(1).await?;
     greeter(&driven, &one, "one", "127.0.0.1", 4001).await?;
     driven.driver.terminate(&one, 5000).await?;
-    for target in [Target::Port(4001), Target::Control] {
+    for target in [port_of(4001), Target::Control] {
         let kind = refusal(&driven, &one, target).await?;
         ensure!(kind == ErrorKind::NotConnected, "{target:?}: {kind}");
     }

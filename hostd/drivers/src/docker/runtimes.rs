@@ -13,7 +13,7 @@ use super::{
     tunnel,
 };
 use crate::LaunchRequest;
-use hostd_core::Blueprint;
+use hostd_core::{AppPort, Blueprint};
 use protocol::api::SandboxId;
 use std::{
     collections::HashMap,
@@ -158,7 +158,7 @@ impl Docker {
     /// PID 1 connects to a listener that hostd opened inside: so both use the same network namespace.
     async fn shares_network(&self, sandbox: &SandboxId) -> io::Result<()> {
         let listener = self.listen(sandbox, (Ipv4Addr::LOCALHOST, 0).into()).await?;
-        let port = listener.local_addr()?.port();
+        let port = AppPort::new(listener.local_addr()?.port()).ok_or(io::ErrorKind::AddrInUse)?;
         let control = self.dial(sandbox, Target::Control).await?;
         let (_tunnel, _accepted) = tokio::try_join!(tunnel::open(control, port), listener.accept())?;
         Ok(())

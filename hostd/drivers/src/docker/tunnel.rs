@@ -2,6 +2,7 @@
 //! runtimed, over its control socket.
 
 use crate::{Stream, local::limits::DIAL_MAX_MS};
+use hostd_core::AppPort;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::{
     Request, Response, StatusCode,
@@ -20,12 +21,12 @@ const HEAD_MAX_BYTES: usize = 16 << 10;
 const REFUSAL_MAX_BYTES: usize = 256 << 10;
 
 /// Opens a tunnel. `control` is a new connection to the control socket and becomes the stream.
-pub async fn open(control: Box<dyn Stream>, port: u16) -> io::Result<Box<dyn Stream>> {
+pub async fn open(control: Box<dyn Stream>, port: AppPort) -> io::Result<Box<dyn Stream>> {
     let opened = timeout(Duration::from_millis(DIAL_MAX_MS), switch(control, port)).await;
     opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-async fn switch(control: Box<dyn Stream>, port: u16) -> io::Result<Box<dyn Stream>> {
+async fn switch(control: Box<dyn Stream>, port: AppPort) -> io::Result<Box<dyn Stream>> {
     let io = TokioIo::new(control);
     let handshake = http1::Builder::new().max_buf_size(HEAD_MAX_BYTES).handshake(io).await;
     let (mut sender, connection) = handshake.map_err(io::Error::other)?;
@@ -76,13 +77,17 @@ mod tests {
         String::from_utf8(head).expect("a head is text").to_ascii_lowercase()
     }
 
+    fn port(port: u16) -> AppPort {
+        AppPort::new(port).expect("not hostd's own")
+    }
+
     #[tokio::test]
     async fn bytes_pass_through_the_tunnel_both_ways() {
         let (near, far) = duplex(4096);
         let switching =
             "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: slipway-tunnel\r\n\r\n";
         let served = tokio::spawn(runtimed(far, switching));
-        let mut stream = open(Box::new(near), 3000).await.expect("opened");
+        let mut stream = open(Box::new(near), port(3000)).await.expect("opened");
         stream.write_all(b"hello").await.expect("written");
         let mut back = [0; 5];
         stream.read_exact(&mut back).await.expect("read");
@@ -104,7 +109,7 @@ mod tests {
         ] {
             let (near, far) = duplex(4096);
             tokio::spawn(runtimed(far, response));
-            let error = open(Box::new(near), 1).await.err().expect("no tunnel");
+            let error = open(Box::new(near), port(1)).await.err().expect("no tunnel");
             assert_eq!(error.kind(), kind, "{response}: {error}");
         }
     }

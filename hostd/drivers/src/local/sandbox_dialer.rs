@@ -55,7 +55,7 @@ impl SandboxDialer {
         let dialled = async {
             Ok(match target {
                 Target::Control => Box::new(connect_control(control, running).await?) as Box<dyn Stream>,
-                Target::Port(port) => Box::new(self.connect(running, port).await?) as Box<dyn Stream>,
+                Target::Port(port) => Box::new(self.connect(running, port.get()).await?) as Box<dyn Stream>,
             })
         };
         let limit = Duration::from_millis(DIAL_MAX_MS);

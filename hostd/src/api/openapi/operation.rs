@@ -8,6 +8,7 @@ use super::{
     route_doc::{ResponseDoc, Schemas},
 };
 use hyper::Method;
+use protocol::HOSTD_PORT_IN_SANDBOX;
 use serde_json::{Map, Value, json};
 
 pub const BEARER: &str = "bearer";
@@ -170,6 +171,9 @@ fn named(path: &str, name: &str) -> Value {
     match name {
         "id" | "token" | "link" => ParamKind::Id.schema(),
         "exec" | "task" | "service" => ParamKind::Name.schema(),
+        "port" => {
+            json!({"type": "integer", "minimum": 1, "maximum": u16::MAX, "not": {"const": HOSTD_PORT_IN_SANDBOX}})
+        }
         "tenant" => json!({"type": "string", "pattern": LABEL_PATTERN}),
         "permission" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"}),
         "provider" => json!({"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"}),
