@@ -1,9 +1,9 @@
 //! The command line: every command with its help. What a command does is in `commands/`.
 
 use crate::commands::{
-    agents, attach, attempts, budget, completions, cp, create, down, egress, ensure, events, exec, get,
-    image, lifecycle, logs, ls, man, model, ports, preview_link, ps, rm, run, service, services, sh, task,
-    token, up,
+    agents, attach, attempts, budget, completions, cp, create, down, egress, ensure, events, exec, forward,
+    get, image, lifecycle, logs, ls, man, model, ports, preview_link, ps, rm, run, service, services, sh,
+    task, token, up,
 };
 use clap::{Parser, Subcommand};
 
@@ -114,6 +114,11 @@ pub enum Command {
     Ps(ps::PsArgs),
     /// List the listening ports of a sandbox
     Ports(ports::PortsArgs),
+    /// Forward ports of a sandbox to this machine, until Ctrl-C
+    ///
+    /// Any TCP protocol, from wherever slipway runs.
+    #[command(visible_alias = "port-forward")]
+    Forward(forward::ForwardArgs),
     /// Create a link to a private preview, and print its URL
     ///
     /// Anyone with the URL can open the app on that port, and nothing else, until the link expires or is revoked.

@@ -152,6 +152,7 @@ mod tests {
         slipway events sandbox
         slipway ps sandbox
         slipway ports sandbox
+        slipway forward sandbox
         slipway preview-link sandbox
         slipway egress sandbox
         slipway attempts sandbox

@@ -79,6 +79,7 @@ async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
         Command::Ensure(args) => commands::ensure::run(&context()?, args).await.map(success),
         Command::Events(args) => commands::events::run(&context()?, args).await.map(success),
         Command::Exec(args) => commands::exec::run(&context()?, args).await,
+        Command::Forward(args) => commands::forward::run(&context()?, args).await,
         Command::Get(args) => commands::get::run(&context()?, args).await.map(success),
         Command::Image(args) => commands::image::run(&context()?, args).await.map(success),
         Command::Logs(args) => commands::logs::run(&context()?, args).await,

@@ -63,6 +63,25 @@ pub const TERMINAL_FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 /// Keys buffered while hostd is unreachable, in bytes.
 pub const KEYS_BUFFERED_MAX_BYTES: usize = 4 << 10;
 
+/// Longest WebSocket message of a tunnel, in bytes; what hostd sends is far below.
+pub const TUNNEL_MESSAGE_MAX_BYTES: usize = 1 << 20;
+/// Bytes of one read of a forwarded connection.
+pub const TUNNEL_READ_BYTES: usize = 16 << 10;
+/// Interval of pings on a tunnel, and the silence after which it is dead; hostd pings as often.
+pub const TUNNEL_PING_EVERY: Duration = Duration::from_secs(20);
+pub const TUNNEL_SILENCE_MAX: Duration = Duration::from_secs(60);
+/// To tell hostd that the local program is gone.
+pub const TUNNEL_CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Connections to one forwarded port at once; more wait.
+pub const FORWARD_CONNECTIONS_MAX: usize = 256;
+/// How long a new connection waits for a hostd that restarts, and how often it tries.
+pub const FORWARD_RETRY_MAX: Duration = Duration::from_secs(10);
+pub const FORWARD_RETRY_EVERY: Duration = Duration::from_millis(200);
+/// Pause after a failed accept.
+pub const FORWARD_ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// The same failure is printed again after this time.
+pub const FORWARD_REPORT_EVERY: Duration = Duration::from_secs(5);
+
 /// For hostd to learn how a command ended whose sandbox died.
 pub const EXIT_KNOWN_WITHIN: Duration = Duration::from_secs(3);
 
@@ -87,3 +106,15 @@ pub const HOSTD_LOG_LINES: usize = 10;
 pub const HOSTD_LOG_READ_BYTES: u64 = 16 << 10;
 /// Longest secret that is read, in bytes.
 pub const SECRET_MAX_BYTES: u64 = 16 << 10;
+
+/// Entries per page of a list of files.
+pub const FILES_PAGE_ITEMS: u32 = 5_000;
+/// Bytes of one chunk of a transfer, and how many may be queued between a thread and its connection.
+pub const TRANSFER_CHUNK_BYTES: usize = 64 << 10;
+pub const TRANSFER_CHUNKS: usize = 4;
+/// For a transfer, however large; a dead connection is found by the kernel.
+pub const TRANSFER_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Entries of an archive that were left out and are named.
+pub const SKIPPED_SHOWN: usize = 20;
+/// Largest file that is opened in an editor, in bytes.
+pub const EDIT_MAX_BYTES: u64 = 64 << 20;

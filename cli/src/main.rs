@@ -18,6 +18,7 @@ mod exec_outcome;
 mod exec_session;
 mod exit_code;
 mod failure;
+mod forward;
 mod humanize;
 mod limits;
 mod output;
@@ -40,6 +41,7 @@ mod terminal;
 mod text;
 mod value_parser;
 mod viewer;
+mod websocket;
 mod winsize;
 
 use protocol::sanitize;

@@ -1,6 +1,8 @@
 //! Tests of the real command against a fake hostd that drops connections, dies and restarts.
 
 mod fake;
+#[path = "command/forward.rs"]
+mod forward;
 #[path = "command/permissions.rs"]
 mod permissions;
 #[path = "command/tasks.rs"]

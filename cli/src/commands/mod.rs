@@ -18,6 +18,7 @@ pub mod egress;
 pub mod ensure;
 pub mod events;
 pub mod exec;
+pub mod forward;
 pub mod get;
 pub mod image;
 pub mod lifecycle;

@@ -7,10 +7,7 @@
 //!    └── lost ◀───┘
 //! ```
 
-use super::{
-    local_terminal::{InputEvent, LocalTerminal},
-    socket::{self, Socket},
-};
+use super::local_terminal::{InputEvent, LocalTerminal};
 use crate::{
     client::{ApiRequest, Client, ClientError},
     exec_outcome,
@@ -19,11 +16,12 @@ use crate::{
     output::Output,
     retry::Retry,
     terminal::{self, RawMode},
+    websocket::{self, Socket},
 };
 use futures_util::{SinkExt as _, StreamExt as _, stream::SplitSink};
 use protocol::{
     SignalRequest, SignalScope,
-    api::{ApiErrorCode, TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText},
+    api::{ApiErrorCode, SUBPROTOCOL, TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText},
 };
 use std::{
     io::{IsTerminal as _, stdout},
@@ -133,7 +131,13 @@ impl Viewer {
             (None, StartAt::Recent) => request,
         };
         loop {
-            match socket::open(&self.client, request.clone()).await {
+            let opened = websocket::open(
+                &self.client,
+                request.clone(),
+                SUBPROTOCOL,
+                limits::TERMINAL_MESSAGE_MAX_BYTES,
+            );
+            match opened.await {
                 Ok(socket) => return Ok(Some(socket)),
                 Err(error) if cursor.is_some() && error.is(ApiErrorCode::NotRunning) => return Ok(None),
                 Err(error) => retry.backoff(error).await?,

@@ -4,6 +4,5 @@
 mod attach;
 mod escape;
 mod local_terminal;
-mod socket;
 
 pub use attach::{StartAt, Viewer};

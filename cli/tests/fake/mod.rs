@@ -20,11 +20,13 @@
 //! | `hang`, `stubborn` | runs until it is cancelled; runs on then too |
 //! | anything else | has failed for the reason of that name |
 //!
-//! Their events are cut after every event, each time at another place of the next one.
+//! Their events are cut after every event, each time at another place of the next one. Ports that can be forwarded are
+//! in `tunnels`.
 
 mod execs;
 mod serve;
 mod tasks;
+mod tunnels;
 
 pub use serve::FakeHostd;
 

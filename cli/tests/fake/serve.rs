@@ -4,6 +4,7 @@ use super::{
     API, MADE, WEB,
     execs::Execs,
     tasks::{TaskHttpRequest, Tasks},
+    tunnels::Tunnels,
 };
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
@@ -28,6 +29,7 @@ pub type FakeResponse = (u16, Pieces);
 pub struct FakeHostd {
     pub execs: Arc<Execs>,
     pub tasks: Arc<Tasks>,
+    pub tunnels: Arc<Tunnels>,
     directory: tempfile::TempDir,
     server: Option<JoinHandle<()>>,
 }
@@ -35,7 +37,8 @@ pub struct FakeHostd {
 impl FakeHostd {
     pub fn start() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let mut fake = Self { execs: Arc::default(), tasks: Arc::default(), directory, server: None };
+        let (execs, tasks, tunnels) = (Arc::default(), Arc::default(), Arc::default());
+        let mut fake = Self { execs, tasks, tunnels, directory, server: None };
         fake.serve();
         fake
     }
@@ -47,14 +50,25 @@ impl FakeHostd {
     pub fn serve(&mut self) {
         let listener = UnixListener::bind(self.directory.path().join("hostd.sock")).expect("a socket");
         let (execs, tasks) = (Arc::clone(&self.execs), Arc::clone(&self.tasks));
+        let tunnels = Arc::clone(&self.tunnels);
         self.server = Some(tokio::spawn(async move {
             let mut connections = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.expect("a connection");
                 let (execs, tasks) = (Arc::clone(&execs), Arc::clone(&tasks));
-                let service =
-                    service_fn(move |request| answer(Arc::clone(&execs), Arc::clone(&tasks), request));
-                connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+                let tunnels = Arc::clone(&tunnels);
+                let service = service_fn(move |mut request| {
+                    let (execs, tasks) = (Arc::clone(&execs), Arc::clone(&tasks));
+                    let tunnel = open_tunnel(&tunnels, &mut request);
+                    async move {
+                        match tunnel {
+                            Some(response) => Ok(response),
+                            None => answer(execs, tasks, request).await,
+                        }
+                    }
+                });
+                let http = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+                connections.spawn(http.with_upgrades());
             }
         }));
     }
@@ -70,6 +84,22 @@ impl FakeHostd {
 }
 
 type Body = StreamBody<Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, io::Error>> + Send>>>;
+
+/// Answers a request for a tunnel.
+fn open_tunnel(tunnels: &Arc<Tunnels>, request: &mut Request<Incoming>) -> Option<Response<Body>> {
+    let path = request.uri().path().to_owned();
+    let port = path.strip_prefix(&format!("/v1/sandboxes/{WEB}/ports/"))?.strip_suffix("/tunnel")?;
+    let (status, pieces, accept) = match tunnels.answer(port, request) {
+        Ok(accept) => (101, Pieces::new(), Some(accept)),
+        Err((status, pieces)) => (status, pieces, None),
+    };
+    let mut response = Response::builder().status(status);
+    if let Some(accept) = accept {
+        response = response.header("connection", "Upgrade").header("upgrade", "websocket");
+        response = response.header("sec-websocket-accept", accept);
+    }
+    Some(response.body(StreamBody::new(Box::pin(stream::iter(pieces)) as _)).expect("a response"))
+}
 
 async fn answer(
     execs: Arc<Execs>,

@@ -1,12 +1,8 @@
-//! Opens the WebSocket of a terminal.
+//! Opens WebSockets of hostd.
 
-use crate::{
-    client::{ApiRequest, Client, ClientError},
-    limits,
-};
+use crate::client::{ApiRequest, Client, ClientError};
 use hyper::{StatusCode, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
-use protocol::api::SUBPROTOCOL;
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -17,13 +13,19 @@ use tokio_tungstenite::{
 
 pub type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
-pub async fn open(client: &Client, request: ApiRequest) -> Result<Socket, ClientError> {
+/// Opens a WebSocket whose messages have at most `message_max_bytes`.
+pub async fn open(
+    client: &Client,
+    request: ApiRequest,
+    subprotocol: &str,
+    message_max_bytes: usize,
+) -> Result<Socket, ClientError> {
     let key = generate_key();
     let request = request
         .header("connection", "Upgrade")
         .header("upgrade", "websocket")
         .header("sec-websocket-version", "13")
-        .header("sec-websocket-protocol", SUBPROTOCOL)
+        .header("sec-websocket-protocol", subprotocol)
         .header("sec-websocket-key", key.clone());
     let response = client.open(request).await?;
     let accepted = response.headers().get("sec-websocket-accept");
@@ -36,8 +38,8 @@ pub async fn open(client: &Client, request: ApiRequest) -> Result<Socket, Client
     }
     let upgraded = hyper::upgrade::on(response).await.map_err(ClientError::ConnectionLost)?;
     let config = WebSocketConfig::default()
-        .max_message_size(Some(limits::TERMINAL_MESSAGE_MAX_BYTES))
-        .max_frame_size(Some(limits::TERMINAL_MESSAGE_MAX_BYTES))
+        .max_message_size(Some(message_max_bytes))
+        .max_frame_size(Some(message_max_bytes))
         .write_buffer_size(0);
     Ok(WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Client, Some(config)).await)
 }
