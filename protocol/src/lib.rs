@@ -9,6 +9,7 @@
 
 mod agent;
 pub mod api;
+mod changes;
 mod error;
 mod event;
 mod exec;
@@ -33,6 +34,7 @@ pub use agent::{
     AcpAgent, Agent, AgentKind, Decision, PermissionAnswer, PermissionRule, Permissions, ProgramsRequest,
     ProgramsView, StreamDialect, StreamJsonAgent, WarmRequest, WarmView,
 };
+pub use changes::{ChangedFile, ChangesHead, ChangesTotals, DOCUMENT_OF_CHANGES, DiffRequest, FileDiff};
 pub use error::{ErrorBody, ErrorCode, ErrorDetail, ErrorInner};
 pub use event::{BadCursor, Cursor, Event, Fact};
 pub use exec::{

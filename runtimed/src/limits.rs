@@ -121,6 +121,27 @@ pub const CHECKPOINTS_KEPT_MAX: usize = 100;
 /// Repositories within the app that are searched.
 pub const CHECKPOINT_NESTED_MAX: usize = 64;
 
+// ---- changes of a task ----
+
+/// Changed files that are listed, and the size of the list.
+pub const CHANGES_LISTED_MAX: usize = 2_000;
+pub const CHANGES_LIST_MAX_BYTES: usize = 1 << 20;
+/// The diff of one file, and all diffs of a task together; a larger one is left out.
+pub const FILE_DIFF_MAX_BYTES: usize = 256 << 10;
+pub const CHANGES_DIFF_MAX_BYTES: usize = 4 << 20;
+/// A file whose diff is recorded; git is not asked for the diff of a larger one.
+pub const CHANGED_FILE_MAX_BYTES: u64 = 2 << 20;
+/// The same for the diff of one file that is asked for.
+pub const ONE_DIFF_MAX_BYTES: usize = 4 << 20;
+pub const ONE_FILE_MAX_BYTES: u64 = 16 << 20;
+/// The document of a task's changes.
+pub const CHANGES_DOCUMENT_MAX_BYTES: u64 = 8 << 20;
+/// How long diffs may take after the changes are counted, and the diff of one file.
+pub const DIFFS_MAX_S: u32 = 20;
+pub const ONE_DIFF_MAX_MS: u64 = 20_000;
+/// Names of large files that git is told to leave out.
+pub const LEFT_OUT_NAMES_MAX_BYTES: usize = 64 << 10;
+
 // ---- output and logs ----
 
 /// One file of an output log; trimming removes whole files.

@@ -55,6 +55,8 @@ pub async fn handle_request(
         Route::TaskOutput { id, read } => {
             follow_log::respond(handle, tasks::output(handle, id).await?, read, http.headers())
         }
+        Route::TaskChanges { id } => tasks::changes(handle, id).await,
+        Route::TaskDiff { id } => tasks::diff(handle, id, http.into_body()).await,
         Route::Programs => programs::find(handle, http.into_body()).await,
         Route::Services => services::list(handle).await,
         Route::PutServices => services::put(handle, http.into_body()).await,

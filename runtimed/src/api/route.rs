@@ -77,6 +77,14 @@ pub enum Route {
         id: TaskId,
         read: ReadLog,
     },
+    /// The document of what a task changed.
+    TaskChanges {
+        id: TaskId,
+    },
+    /// The diff of one file between two recorded states.
+    TaskDiff {
+        id: TaskId,
+    },
     Programs,
     Services,
     PutServices,
@@ -250,6 +258,8 @@ fn tasks(method: &str, segments: &[&str], query: &Query<'_>) -> RouteMatch {
         [id, "output"] => {
             one("GET", method, || Ok(Route::TaskOutput { id: task_id(id)?, read: query.log()? }))
         }
+        [id, "changes"] => one("GET", method, || Ok(Route::TaskChanges { id: task_id(id)? })),
+        [id, "diff"] => one("POST", method, || Ok(Route::TaskDiff { id: task_id(id)? })),
         [id, "cancel"] => one("POST", method, || Ok(Route::TaskCancel { id: task_id(id)? })),
         [id, "permissions", permission] => one("POST", method, || {
             Ok(Route::TaskPermission { id: task_id(id)?, permission: (*permission).to_owned() })
@@ -362,6 +372,11 @@ mod tests {
                     permission: "p2".into(),
                 },
             ),
+            (
+                "GET /v1/tasks/t1/changes",
+                Route::TaskChanges { id: TaskId::parse("t1").expect("a good name") },
+            ),
+            ("POST /v1/tasks/t1/diff", Route::TaskDiff { id: TaskId::parse("t1").expect("a good name") }),
             (
                 "PUT /v1/warm/w",
                 Route::Warm { name: WarmName::parse("w").expect("a good name"), verb: WarmVerb::Put },

@@ -1,13 +1,17 @@
 //! Handlers of task requests.
 
 use super::request_body;
-use super::response::{HttpResponse, Refusal, json, no_content, ok};
+use super::response::{HttpResponse, Refusal, json, no_content, ok, refuse, with_type};
+use super::response_body::ResponseBody;
 use super::route::{GRACE_MS, GRACE_OMITTED_MS};
-use crate::limits::BODY_MAX_BYTES;
+use crate::limits::{BODY_MAX_BYTES, CHUNK_MAX_BYTES};
+use crate::log::segment;
 use crate::supervisor::{Command, Handle, LogHandle, LogKey, TaskCommand};
 use hyper::StatusCode;
 use hyper::body::Incoming;
-use protocol::{CancelRequest, ErrorBody, TaskId};
+use protocol::{CancelRequest, ErrorBody, ErrorCode, TaskId};
+use std::fs::File;
+use std::io::Read;
 use std::time::Duration;
 
 pub async fn submit(handle: &Handle, body: Incoming) -> Result<HttpResponse, Refusal> {
@@ -47,6 +51,39 @@ pub async fn permit(
     let answer = request_body::read(body, BODY_MAX_BYTES).await?;
     handle.ask(|reply| TaskCommand::DecidePermission { id, permission, answer, reply }).await?;
     Ok(no_content())
+}
+
+/// The document of what a task changed, as its shim stored it. A task without one has no checkpoint, is not at
+/// its end, or ended long ago.
+pub async fn changes(handle: &Handle, id: TaskId) -> Result<HttpResponse, Refusal> {
+    let key = LogKey::TaskChanges(id);
+    let log = handle.ask(|reply| Command::Log { key, reply }).await?;
+    let none = |_| refuse(ErrorCode::NotFound, "the changes of this task are not recorded");
+    let ended = log.head.borrow().ended.is_some();
+    if !ended {
+        return Err(refuse(ErrorCode::Conflict, "the changes of this task are not complete"));
+    }
+    Ok(document(File::open(segment::data_path(&log.dir, 0)).map_err(none)?))
+}
+
+pub async fn diff(handle: &Handle, id: TaskId, body: Incoming) -> Result<HttpResponse, Refusal> {
+    let request = Box::new(request_body::read(body, BODY_MAX_BYTES).await?);
+    handle.ask(|reply| TaskCommand::Diff { id, request, reply }).await.map(document)
+}
+
+/// Sends a file at the pace of the client, in pieces: PID 1 never holds all of it.
+fn document(mut file: File) -> HttpResponse {
+    let body = ResponseBody::stream(|to| async move {
+        let mut piece = vec![0; CHUNK_MAX_BYTES];
+        while let Ok(read) = file.read(&mut piece)
+            && read > 0
+        {
+            if to.send(bytes::Bytes::copy_from_slice(&piece[..read])).await.is_err() {
+                return;
+            }
+        }
+    });
+    with_type(StatusCode::OK, "application/octet-stream", body)
 }
 
 /// The raw log of a task's agent, to read and follow.

@@ -3,10 +3,10 @@
 use super::Request;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{ChildStdout, Command, ExitStatus, Output, Stdio};
 
 /// Length of git's own message in an error.
 const WORDS_MAX_CHARS: usize = 300;
@@ -14,6 +14,8 @@ const WORDS_MAX_CHARS: usize = 300;
 pub struct Git {
     pub repository: PathBuf,
     pub work_tree: PathBuf,
+    /// Where the objects are, if not in the repository.
+    pub objects: Option<PathBuf>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -28,9 +30,24 @@ pub enum GitError {
     TooMany { max: usize },
     #[error("git printed something unexpected")]
     Unexpected,
+    /// The repository is not as it was left.
+    #[error("{what} of the checkpoint is gone or was changed")]
+    Lost { what: String },
 }
 
 impl GitError {
+    /// The failure of a command that can only fail for want of an object.
+    pub fn or_lost(self) -> Self {
+        match self {
+            Self::Failed { words, .. } => Self::Lost { what: format!("an object ({words})") },
+            other @ (Self::Missing
+            | Self::Io { .. }
+            | Self::TooMany { .. }
+            | Self::Unexpected
+            | Self::Lost { .. }) => other,
+        }
+    }
+
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
@@ -39,7 +56,14 @@ impl GitError {
 
 impl Git {
     pub fn new(request: &Request) -> Self {
-        Self { repository: request.repository.clone(), work_tree: request.work_tree.clone() }
+        let (repository, work_tree) = (request.repository.clone(), request.work_tree.clone());
+        Self { repository, work_tree, objects: None }
+    }
+
+    /// Looks at the same objects from a repository of its own, beside whatever else uses this one.
+    pub fn beside(&self, repository: PathBuf) -> Self {
+        let objects = Some(self.repository.join("objects"));
+        Self { repository, work_tree: PathBuf::from("/"), objects }
     }
 
     pub fn index(&self) -> PathBuf {
@@ -59,6 +83,44 @@ impl Git {
         arguments: &[&str],
         input: Option<&Path>,
     ) -> Result<Vec<u8>, GitError> {
+        let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+        let mut command = self.command(work_tree, index, &arguments, input)?;
+        finished(&arguments, output(&mut command).map_err(not_run(work_tree))?)
+    }
+
+    /// The same with arguments that may be no text.
+    pub fn run_os(&self, arguments: &[&OsStr]) -> Result<Vec<u8>, GitError> {
+        let mut command = self.command(&self.work_tree, &self.index(), arguments, None)?;
+        finished(arguments, output(&mut command).map_err(not_run(&self.work_tree))?)
+    }
+
+    /// Runs git and reads its output as it comes. A reader that stops early ends git.
+    pub fn stream<T>(
+        &self,
+        arguments: &[impl AsRef<OsStr>],
+        input: Option<&Path>,
+        read: impl FnOnce(&mut BufReader<ChildStdout>) -> Result<T, GitError>,
+    ) -> Result<T, GitError> {
+        let arguments: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
+        let mut command = self.command(&self.work_tree, &self.index(), &arguments, input)?;
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let (result, status) = streamed(&mut command, read).map_err(not_run(&self.work_tree))?;
+        // Without a reader git ends by a signal; an exit code is its own complaint.
+        match (result, status.code()) {
+            (Ok(_), Some(1..)) => {
+                Err(GitError::Failed { verb: verb(&arguments), words: "failed".to_owned() })
+            }
+            (result, _) => result,
+        }
+    }
+
+    fn command(
+        &self,
+        work_tree: &Path,
+        index: &Path,
+        arguments: &[&OsStr],
+        input: Option<&Path>,
+    ) -> Result<Command, GitError> {
         let stdin = match input {
             None => Stdio::null(),
             Some(path) => Stdio::from(File::open(path).map_err(GitError::io("read a list"))?),
@@ -67,18 +129,19 @@ impl Git {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.envs(ENVIRONMENT).env("GIT_DIR", &self.repository);
         command.env("GIT_WORK_TREE", work_tree).env("GIT_INDEX_FILE", index);
-        command.args(arguments).current_dir(work_tree).stdin(stdin);
-        let verb = arguments.first().copied().unwrap_or_default().to_owned();
-        let output = output(&mut command).map_err(|error| {
-            if error.kind() == io::ErrorKind::NotFound && work_tree.exists() {
-                return GitError::Missing;
-            }
-            GitError::io(format!("run git in {}", work_tree.display()))(error)
-        })?;
-        if output.status.success() {
-            return Ok(output.stdout);
+        if let Some(objects) = &self.objects {
+            command.env("GIT_OBJECT_DIRECTORY", objects);
         }
-        Err(GitError::Failed { verb, words: words(&output) })
+        command.args(arguments).current_dir(work_tree).stdin(stdin);
+        Ok(command)
+    }
+
+    /// Writes a list for the stdin of git.
+    pub fn write_list(&self, name: &str, content: &[u8]) -> Result<PathBuf, GitError> {
+        let file = self.repository.join(format!("{name}.list"));
+        let _ = std::fs::remove_file(&file);
+        std::fs::write(&file, content).map_err(GitError::io("write a list"))?;
+        Ok(file)
     }
 
     /// Runs git and returns the object name that it prints.
@@ -86,6 +149,26 @@ impl Git {
         let printed = self.run(arguments, None)?;
         let name = String::from_utf8(printed).map_err(|_| GitError::Unexpected)?.trim().to_owned();
         if is_object(&name) { Ok(name) } else { Err(GitError::Unexpected) }
+    }
+}
+
+fn finished(arguments: &[&OsStr], output: Output) -> Result<Vec<u8>, GitError> {
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    Err(GitError::Failed { verb: verb(arguments), words: words(&output) })
+}
+
+fn verb(arguments: &[&OsStr]) -> String {
+    arguments.first().map(|verb| verb.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn not_run(work_tree: &Path) -> impl Fn(io::Error) -> GitError {
+    move |error| {
+        if error.kind() == io::ErrorKind::NotFound && work_tree.exists() {
+            return GitError::Missing;
+        }
+        GitError::io(format!("run git in {}", work_tree.display()))(error)
     }
 }
 
@@ -103,6 +186,20 @@ pub fn path(bytes: &[u8]) -> &Path {
 )]
 fn output(command: &mut Command) -> io::Result<Output> {
     command.output()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this process is neither PID 1 nor a shim: it has no other waiter"
+)]
+fn streamed<T>(
+    command: &mut Command,
+    read: impl FnOnce(&mut BufReader<ChildStdout>) -> T,
+) -> io::Result<(T, ExitStatus)> {
+    let mut child = command.spawn()?;
+    let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let result = read(&mut BufReader::new(stdout));
+    Ok((result, child.wait()?))
 }
 
 fn words(output: &Output) -> String {

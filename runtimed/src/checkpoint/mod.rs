@@ -1,21 +1,29 @@
 //! Checkpoints: the state of the app directory before a task, and what changed since. Runs as a process of
-//! its own, `runtimed checkpoint`, as the sandbox's user like any job; its reply is one JSON document.
+//! its own, `runtimed checkpoint`, as the sandbox's user like any job; its reply is one line of JSON, which the document
+//! of the changes follows where they were asked for.
 //!
 //! Drives git's plumbing on a private repository beside the app. The app's own repository, if it has one, is
 //! treated as plain files and is neither read nor written: no hook, filter, include, attribute or monitor of
 //! it can run, and its HEAD, index and branches stay as they are.
 
 mod changes;
+#[cfg(test)]
+mod diff_tests;
+mod document;
 mod git;
+mod index_mark;
 mod main;
+mod patch;
 mod record_tree;
 mod repository;
 #[cfg(test)]
 mod tests;
+mod verify;
 
+pub use index_mark::IndexMark;
 pub use main::main;
 
-use protocol::{Changes, TaskId};
+use protocol::{Changes, DiffRequest, TaskId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -35,13 +43,19 @@ pub enum Verb {
     /// The difference from this checkpoint.
     Changes {
         since: String,
+        /// The index as the checkpoint left it.
+        #[serde(default)]
+        index: Option<IndexMark>,
     },
+    /// The difference of one file between two recorded states.
+    Diff(DiffRequest),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    Taken { id: String, skipped: u64 },
+    Taken { id: String, skipped: u64, index: Option<IndexMark> },
     Changed(Changes),
+    Compared,
     Unavailable { why: String },
 }

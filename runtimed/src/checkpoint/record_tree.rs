@@ -96,9 +96,7 @@ fn update(git: &Git, arguments: &[&str], list: &str, names: &[u8]) -> Result<(),
     if names.is_empty() {
         return Ok(());
     }
-    let file = git.repository.join(format!("{list}.list"));
-    let _ = std::fs::remove_file(&file);
-    std::fs::write(&file, names).map_err(GitError::io("write a list"))?;
+    let file = git.write_list(list, names)?;
     let updated = git.run(arguments, Some(&file)).map(drop);
     let _ = std::fs::remove_file(file);
     updated

@@ -11,7 +11,9 @@ use std::time::Duration;
 const PACK_MAX_S: u32 = 10;
 const PACK_AGAIN: Duration = Duration::from_secs(24 * 3600);
 
+/// The state before a task, and the one at its end.
 const REFS: &str = "refs/checkpoints/";
+const ENDS: &str = "refs/ends/";
 
 const CONFIG: &str = "[core]
 \trepositoryformatversion = 0
@@ -81,31 +83,41 @@ pub fn forget_index(git: &Git) {
 
 /// Stores a tree as the checkpoint of a task.
 pub fn keep(git: &Git, task: &TaskId, tree: &str) -> Result<String, GitError> {
-    let message = format!("before task {task}");
-    let commit = git.object(&["commit-tree", tree, "-m", &message])?;
-    git.run(&["update-ref", &name(task), &commit], None)?;
+    commit(git, &name(REFS, task), tree, &format!("before task {task}"))
+}
+
+/// Stores a tree as the end of a task.
+pub fn keep_end(git: &Git, task: &TaskId, tree: &str) -> Result<String, GitError> {
+    commit(git, &name(ENDS, task), tree, &format!("after task {task}"))
+}
+
+fn commit(git: &Git, name: &str, tree: &str, message: &str) -> Result<String, GitError> {
+    let commit = git.object(&["commit-tree", tree, "-m", message])?;
+    git.run(&["update-ref", name, &commit], None)?;
     Ok(commit)
 }
 
 /// The ref of a task. A task id may be invalid for git (`a..b`, `x.lock`, `a.`); it is then hex-encoded.
-fn name(task: &TaskId) -> String {
+fn name(refs: &str, task: &TaskId) -> String {
     let text = task.as_str();
     if !text.contains("..") && !text.ends_with('.') && !text.ends_with(".lock") {
-        return format!("{REFS}{text}");
+        return format!("{refs}{text}");
     }
     let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
-    format!("{REFS}x/{digits}")
+    format!("{refs}x/{digits}")
 }
 
 /// Drops old checkpoints. Best effort.
 pub fn forget_old(git: &Git, task: &TaskId) {
-    let listed = git
-        .run(&["for-each-ref", "--sort=-committerdate", "--format=%(refname)", REFS], None)
-        .unwrap_or_default();
-    let listed = String::from_utf8_lossy(&listed);
-    let own = name(task);
-    for old in listed.lines().filter(|name| *name != own).skip(CHECKPOINTS_KEPT_MAX - 1) {
-        let _ = git.run(&["update-ref", "-d", old], None);
+    for refs in [REFS, ENDS] {
+        let listed = git
+            .run(&["for-each-ref", "--sort=-committerdate", "--format=%(refname)", refs], None)
+            .unwrap_or_default();
+        let listed = String::from_utf8_lossy(&listed);
+        let own = name(refs, task);
+        for old in listed.lines().filter(|name| *name != own).skip(CHECKPOINTS_KEPT_MAX - 1) {
+            let _ = git.run(&["update-ref", "-d", old], None);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Runs the installed git, as the user who runs the tests.
 
-use super::main::reply;
+use super::main::answer;
 use super::{Reply, Request, Verb};
 use protocol::{ChangeKind, Changes, TaskId};
 use std::fs;
@@ -8,42 +8,52 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tempfile::TempDir;
 
-struct CheckpointFixture {
-    home: TempDir,
+pub(super) struct CheckpointFixture {
+    pub home: TempDir,
 }
 
 impl CheckpointFixture {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let home = tempfile::tempdir().expect("a directory");
         fs::create_dir(home.path().join("app")).expect("made");
         Self { home }
     }
 
-    fn app(&self) -> std::path::PathBuf {
+    pub fn app(&self) -> std::path::PathBuf {
         self.home.path().join("app")
     }
 
-    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
         let path = self.app().join(name);
         fs::create_dir_all(path.parent().expect("a parent")).expect("made");
         fs::write(path, text).expect("written");
     }
 
     fn ask(&self, verb: Verb) -> Reply {
-        let task = TaskId::parse("t1").expect("a good name");
-        let repository = self.home.path().join(".slipway/checkpoints.git");
-        let request = Request { repository, work_tree: self.app(), task, verb };
-        reply(&request).unwrap_or_else(|error| Reply::Unavailable { why: error.to_string() })
+        self.answer(verb).0
     }
 
-    fn take(&self) -> String {
+    /// The reply, and all that is written.
+    pub fn answer(&self, verb: Verb) -> (Reply, Vec<u8>) {
+        let task = TaskId::parse("t1").expect("a good name");
+        let request = Request { repository: self.repository(), work_tree: self.app(), task, verb };
+        let mut written = Vec::new();
+        let reply = answer(&request, &mut written).expect("written");
+        (reply, written)
+    }
+
+    pub fn repository(&self) -> std::path::PathBuf {
+        self.home.path().join(".slipway/checkpoints.git")
+    }
+
+    pub fn take(&self) -> String {
         let reply = self.ask(Verb::Take);
         let Reply::Taken { id, .. } = reply else { panic!("{reply:?}") };
         id
     }
 
     fn changes(&self, since: &str) -> Changes {
-        let reply = self.ask(Verb::Changes { since: since.to_owned() });
+        let reply = self.ask(Verb::Changes { since: since.to_owned(), index: None });
         let Reply::Changed(changes) = reply else { panic!("{reply:?}") };
         changes
     }
@@ -112,7 +122,7 @@ fn strange_files_are_left_out_and_nested_repositories_are_files() {
     let _socket = std::os::unix::net::UnixListener::bind(fixture.app().join("socket")).expect("bound");
     let large = fs::File::create(fixture.app().join("large")).expect("made");
     large.set_len(crate::limits::CHECKPOINT_FILE_MAX_BYTES + 1).expect("sparse");
-    let Reply::Taken { id, skipped } = fixture.ask(Verb::Take) else { panic!("not taken") };
+    let Reply::Taken { id, skipped, .. } = fixture.ask(Verb::Take) else { panic!("not taken") };
     assert_eq!(skipped, 1);
     fixture.write("nested/inner", "changed\n");
     fixture.write("nested/more", "m\n");
@@ -138,7 +148,7 @@ fn damage_and_leftovers_in_the_private_repository_are_no_obstacle() {
     let fixture = CheckpointFixture::new();
     fixture.write("a", "1\n");
     let before = fixture.take();
-    let repository = fixture.home.path().join(".slipway/checkpoints.git");
+    let repository = fixture.repository();
     let hook = fixture.home.path().join("ran");
     for (name, text) in [
         ("index", "no index".to_owned()),

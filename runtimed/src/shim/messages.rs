@@ -44,7 +44,7 @@ pub struct JobSpec {
     pub conversation: Option<ConversationSpec>,
     /// Files below the home that have to exist, by path, with their content.
     pub files: BTreeMap<String, String>,
-    /// Output is read by the shim and handed over as `Summary`.
+    /// The first line of output is read by the shim and handed over as `Summary`; what follows goes to the log.
     #[serde(rename = "answer")]
     pub captures_reply: bool,
     /// End the job when it prints nothing for this long.

@@ -8,7 +8,7 @@ use super::messages::{ConversationSpec, JobSpec, JobSummary, TaskOutput};
 use super::tail_buffer::TailBuffer;
 use crate::checkpoint;
 use crate::core::agent::OutputProtocol;
-use crate::limits::{ANSWER_MAX_BYTES, LAST_LINE_MAX_BYTES};
+use crate::limits::{ANSWER_MAX_BYTES, CHANGES_DOCUMENT_MAX_BYTES, LAST_LINE_MAX_BYTES};
 use crate::log::Writer;
 use crate::log::writer::Appended;
 use protocol::Stream;
@@ -26,10 +26,38 @@ pub enum OutputSink {
     Helper(HelperOutput),
 }
 
-/// Output of a helper process of ours, as far as it is read.
+/// Output of a helper process of ours, as far as it is read: a reply of one line, and a document that is stored
+/// unread.
 pub struct HelperOutput {
-    stdout: Vec<u8>,
+    reply: Vec<u8>,
+    replied: bool,
+    document: Option<Writer>,
     stderr: TailBuffer,
+}
+
+impl HelperOutput {
+    /// The document is one file: it may be read without its index.
+    fn open(spec: &JobSpec) -> io::Result<Self> {
+        let one_file = |log: Writer| log.with_segment_max_bytes(CHANGES_DOCUMENT_MAX_BYTES);
+        let document = spec.log.as_ref().map(|dir| Writer::resume(dir, 0).map(one_file)).transpose()?;
+        let stderr = TailBuffer::new(LAST_LINE_MAX_BYTES);
+        Ok(Self { reply: Vec::new(), replied: false, document, stderr })
+    }
+
+    /// Whether the document began.
+    fn append(&mut self, mut bytes: &[u8]) -> bool {
+        if !self.replied {
+            let line = bytes.iter().position(|byte| *byte == b'\n');
+            self.replied = line.is_some();
+            let (reply, rest) = bytes.split_at(line.map_or(bytes.len(), |end| end + 1));
+            let room = ANSWER_MAX_BYTES.saturating_sub(self.reply.len());
+            self.reply.extend_from_slice(&reply[..reply.len().min(room)]);
+            bytes = rest;
+        }
+        let Some(document) = &mut self.document else { return false };
+        let room = CHANGES_DOCUMENT_MAX_BYTES.saturating_sub(document.end());
+        document.append(Stream::Stdout, &bytes[..bytes.len().min(room as usize)]) == Appended::Rotated
+    }
 }
 
 impl OutputSink {
@@ -43,8 +71,7 @@ impl OutputSink {
             });
         }
         if spec.captures_reply {
-            let stderr = TailBuffer::new(LAST_LINE_MAX_BYTES);
-            return Ok(Self::Helper(HelperOutput { stdout: Vec::new(), stderr }));
+            return HelperOutput::open(spec).map(Self::Helper);
         }
         let Some(dir) = &spec.log else { return Ok(Self::Nowhere) };
         Ok(Self::Log(Writer::resume(dir, spec.log_from)?))
@@ -86,16 +113,13 @@ impl OutputSink {
                 acp.has_rotated()
             }
             Self::TaskJson(json) => json.append(stream, bytes),
-            Self::Helper(answer) => {
-                match stream {
-                    Stream::Stdout | Stream::Pty => {
-                        let room = ANSWER_MAX_BYTES.saturating_sub(answer.stdout.len());
-                        answer.stdout.extend_from_slice(&bytes[..bytes.len().min(room)]);
-                    }
-                    Stream::Stderr => answer.stderr.append(bytes),
+            Self::Helper(answer) => match stream {
+                Stream::Stdout | Stream::Pty => answer.append(bytes),
+                Stream::Stderr => {
+                    answer.stderr.append(bytes);
+                    false
                 }
-                false
-            }
+            },
         }
     }
 
@@ -170,7 +194,7 @@ impl OutputSink {
             Self::Acp(acp) => Some(acp.conclude()),
             Self::TaskJson(json) => Some(json.conclude()),
             Self::Helper(answer) => {
-                let parsed = serde_json::from_slice::<checkpoint::Reply>(&answer.stdout).ok();
+                let parsed = serde_json::from_slice::<checkpoint::Reply>(&answer.reply).ok();
                 Some(JobSummary {
                     tail: answer.stderr.payload(),
                     checkpoint: parsed,

@@ -8,11 +8,12 @@ use super::output_log::LogKey;
 use super::task::TaskEvents;
 use nix::sys::signal::Signal;
 use protocol::{
-    Activity, ExecId, ExecRequest, ExecView, HoldName, HoldRequest, HoldView, ListeningPort,
+    Activity, DiffRequest, ExecId, ExecRequest, ExecView, HoldName, HoldRequest, HoldView, ListeningPort,
     PermissionAnswer, ProgramsView, ServiceName, ServiceSpec, ServiceView, SignalScope, Status, TaskId,
     TaskRequest, TaskView, TtySize, WarmName, WarmRequest, WarmView,
 };
 use serde::Serialize;
+use std::fs::File;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -131,6 +132,12 @@ pub enum TaskCommand {
     Arm {
         id: TaskId,
         seen: u64,
+    },
+    /// The diff of one file between two recorded states; the file holds the document.
+    Diff {
+        id: TaskId,
+        request: Box<DiffRequest>,
+        reply: Reply<File>,
     },
 }
 

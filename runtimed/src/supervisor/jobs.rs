@@ -43,6 +43,8 @@ pub enum JobOwner {
     Task(TaskId, Stage),
     /// An agent started in advance.
     Warm,
+    /// The diff of one file.
+    Diff,
 }
 
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use super::command::Command;
 use super::context::Context;
+use super::diff::PendingDiff;
 use super::execs::{Execs, Refusal};
 use super::file_verbs::{FilePermits, FileVerbs};
 use super::file_watch::FileWatch;
@@ -48,6 +49,7 @@ pub struct Supervisor {
     pub(super) tasks: Tasks,
     pub(super) sessions: Sessions,
     pub(super) warm: Option<WarmAgent>,
+    pub(super) diff: Option<PendingDiff>,
     pub(super) holds: Holds,
     pub(super) file_verbs: FileVerbs,
     pub(super) status_sampler: StatusSampler,
@@ -107,6 +109,7 @@ impl Supervisor {
             tasks: Tasks::load(&mut context)?,
             sessions: Sessions::load(&context.config.control_dir),
             warm: None,
+            diff: None,
             holds: Holds::default(),
             file_verbs: FileVerbs::default(),
             status_sampler: StatusSampler::new(Arc::clone(&shared)),
@@ -230,6 +233,7 @@ impl Supervisor {
                     }
                     JobOwner::Task(id, stage) => self.on_task_report((&id, stage), job, report, descriptor),
                     JobOwner::Warm => self.on_warm_report(job, report),
+                    JobOwner::Diff => self.on_diff_report(job, &report),
                 }
                 if rotated {
                     self.enforce_log_quota();
@@ -249,6 +253,7 @@ impl Supervisor {
                     JobOwner::Probe(name) => self.services.on_check_shim_exit(&mut self.context, &name, job),
                     JobOwner::Task(id, stage) => self.on_task_shim_exit(&id, stage, job),
                     JobOwner::Warm => self.on_warm_shim_exit(job),
+                    JobOwner::Diff => self.end_diff(job),
                 }
                 self.reap();
             }
@@ -315,6 +320,7 @@ impl Supervisor {
             LogKey::Exec(id) => self.execs.get_mut(id).map(|exec| &mut exec.log),
             LogKey::Service(name) => self.services.log_mut(name),
             LogKey::Task(id) => self.tasks.get_mut(id).map(|task| &mut task.raw),
+            LogKey::TaskChanges(id) => self.tasks.get_mut(id).map(|task| &mut task.changes),
         }
     }
 
@@ -323,6 +329,7 @@ impl Supervisor {
             LogKey::Exec(id) => &self.execs.get(id)?.log,
             LogKey::Service(name) => &self.services.get(name)?.log,
             LogKey::Task(id) => self.tasks.raw(id)?,
+            LogKey::TaskChanges(id) => &self.tasks.get(id)?.changes,
         };
         Ok(LogHandle { dir: log.dir.clone(), oldest: log.oldest(), head: log.watch(), key })
     }
@@ -333,11 +340,13 @@ impl Supervisor {
             LogKey::Exec(id) => self.execs.get(id).ok().and_then(|exec| exec.job()),
             LogKey::Service(name) => self.services.get(name).ok().and_then(|service| service.job),
             LogKey::Task(id) => self.tasks.agent_job(id),
+            // Read when it is complete, and never followed.
+            LogKey::TaskChanges(_) => None,
         };
         let Some(job) = job else { return };
         if self.log_mut(key).is_some_and(|log| log.arm(seen)) {
             let order = match key {
-                LogKey::Exec(_) | LogKey::Service(_) => Order::Arm { seen },
+                LogKey::Exec(_) | LogKey::Service(_) | LogKey::TaskChanges(_) => Order::Arm { seen },
                 LogKey::Task(_) => Order::ArmRaw { seen },
             };
             self.context.jobs.order(job, &order);

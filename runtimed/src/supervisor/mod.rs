@@ -2,6 +2,7 @@
 
 mod command;
 mod context;
+mod diff;
 mod dispatch;
 mod exec;
 mod exec_record;

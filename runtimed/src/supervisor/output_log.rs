@@ -13,6 +13,8 @@ pub enum LogKey {
     Service(ServiceName),
     /// The raw log of a task's agent.
     Task(TaskId),
+    /// The document of a task's changes.
+    TaskChanges(TaskId),
 }
 
 /// Published state of a log. A reader behind `end` has something to read.

@@ -4,6 +4,7 @@ use super::execs::Refusal;
 use super::jobs::JobId;
 use super::output_log::OutputLog;
 use super::permissions::OpenPermissions;
+use crate::checkpoint::IndexMark;
 use crate::core::task::{Machine, Stage};
 use crate::log::segment::Segment;
 use crate::log::task_log::{self, TaskLog};
@@ -39,6 +40,8 @@ pub struct Task {
     pub events: TaskEventLog,
     /// The raw log of an agent with a structured protocol.
     pub raw: OutputLog,
+    /// The document of what the task changed, as `protocol::changes` has it.
+    pub changes: OutputLog,
     pub state: State,
 }
 
@@ -91,6 +94,8 @@ pub struct LiveTask {
     /// The end of the agent's output that is no message.
     pub agent_stderr: Option<Payload>,
     pub checkpoint: Checkpoint,
+    /// The private index as the checkpoint left it.
+    pub index: Option<IndexMark>,
     pub changes: Option<Changes>,
     pub build: BuildOutcome,
     pub build_since: u64,
@@ -118,6 +123,7 @@ impl LiveTask {
             final_message: None,
             agent_stderr: None,
             checkpoint: Checkpoint::Unavailable { why: "the task did not come that far".to_owned() },
+            index: None,
             changes: None,
             build: no_build(),
             build_since: 0,
@@ -214,7 +220,18 @@ pub fn raw_dir(dir: &Path) -> PathBuf {
     dir.join("raw")
 }
 
+/// Directory of the document of changes.
+pub fn changes_dir(dir: &Path) -> PathBuf {
+    dir.join("changes")
+}
+
 impl Task {
+    /// Nothing more is written about the changes.
+    pub fn changes_end(&mut self) {
+        self.changes.measure();
+        self.changes.ended(self.changes.head().end);
+    }
+
     /// Ends the raw log: followers see its end.
     pub fn raw_ends(&mut self) {
         self.raw.measure();

@@ -27,6 +27,7 @@ impl Supervisor {
                 send_reply(reply, self.tasks.get(&id).map(|task| task.events.handle()));
             }
             TaskCommand::Arm { id, seen } => self.arm_task(&id, seen),
+            TaskCommand::Diff { id, request, reply } => self.start_diff(&id, *request, reply),
             TaskCommand::DecidePermission { id, permission, answer, reply } => {
                 send_reply(reply, self.answer_permission(&id, &permission, answer));
             }

@@ -20,6 +20,7 @@ pub fn recover(context: &mut Context, id: TaskId, dir: PathBuf) -> Option<Task> 
     let done = task::read_done(&dir, &scan.segments);
     let head = TaskHead { last: scan.last, done: done.is_some() };
     let raw = OutputLog::existing(task::raw_dir(&dir));
+    let changes = OutputLog::existing(task::changes_dir(&dir));
     let mut events = TaskEventLog::new(dir, scan.segments, head);
     let (state, durations) = match done {
         Some(DoneEvent { ended_ms, result, told }) => {
@@ -47,8 +48,9 @@ pub fn recover(context: &mut Context, id: TaskId, dir: PathBuf) -> Option<Task> 
     // A task that was queued until its end never started.
     let began = durations.queued_ms < durations.total_ms;
     let started_ms = began.then(|| start.created_ms.saturating_add(durations.queued_ms));
-    let mut task = Task { id, start, started_ms, events, raw, state };
+    let mut task = Task { id, start, started_ms, events, raw, changes, state };
     task.raw_ends();
+    task.changes_end();
     Some(task)
 }
 

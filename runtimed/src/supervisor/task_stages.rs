@@ -36,22 +36,26 @@ impl Supervisor {
         if stage == Stage::Agent && self.adopt_warm(id) {
             return None;
         }
-        let Some(Task { state: State::Live(live), events, raw, .. }) = self.tasks.get_mut(id) else {
+        let Some(Task { state: State::Live(live), events, raw, changes, .. }) = self.tasks.get_mut(id) else {
             return None;
         };
         live.summary = JobSummary::default();
-        let spec = match stage {
+        let mut spec = match stage {
             Stage::Checkpoint => checkpoint_job(&self.context, id, Verb::Take),
             Stage::Changes => match &live.checkpoint {
                 Checkpoint::Taken { id: since, .. } => {
-                    checkpoint_job(&self.context, id, Verb::Changes { since: since.clone() })
+                    let job = checkpoint_job(
+                        &self.context,
+                        id,
+                        Verb::Changes { since: since.clone(), index: live.index.clone() },
+                    );
+                    JobSpec { log: Some(changes.dir.clone()), ..job }
                 }
                 Checkpoint::Unavailable { .. } => return self.stage_ended(id, stage, Exit::Lost, Vec::new()),
             },
             Stage::Agent => agent_job(&self.context, id, live),
             Stage::Build => build_job(&self.context, id, build.as_ref()?, live),
         };
-        let mut spec = spec;
         if writes_events(stage) {
             // From now on the shim writes the events.
             live.writer = None;
@@ -164,9 +168,14 @@ impl Supervisor {
             Stage::Checkpoint => {
                 let live = self.tasks.live_mut(id)?;
                 live.checkpoint = match live.summary.checkpoint.take() {
-                    Some(Reply::Taken { id, skipped }) => Checkpoint::Taken { id, skipped },
+                    Some(Reply::Taken { id, skipped, index }) => {
+                        live.index = index;
+                        Checkpoint::Taken { id, skipped }
+                    }
                     Some(Reply::Unavailable { why }) => Checkpoint::Unavailable { why },
-                    Some(Reply::Changed(_)) | None => Checkpoint::Unavailable { why: why_not(&exit) },
+                    Some(Reply::Changed(_) | Reply::Compared) | None => {
+                        Checkpoint::Unavailable { why: why_not(&exit) }
+                    }
                 };
                 Some(Input::Checkpointed)
             }
@@ -185,6 +194,7 @@ impl Supervisor {
                 Some(Input::AgentEnded(end))
             }
             Stage::Changes => {
+                self.tasks.get_mut(id)?.changes_end();
                 let live = self.tasks.live_mut(id)?;
                 if let Some(Reply::Changed(changes)) = live.summary.checkpoint.take() {
                     let files: Vec<_> = changes.files.iter().map(|file| file.clone().into()).collect();
@@ -235,7 +245,7 @@ impl Supervisor {
     }
 }
 
-fn checkpoint_job(context: &super::context::Context, id: &TaskId, verb: Verb) -> JobSpec {
+pub(super) fn checkpoint_job(context: &super::context::Context, id: &TaskId, verb: Verb) -> JobSpec {
     let config = &context.config;
     let (repository, work_tree) = (config.home.join(REPOSITORY), config.app_dir.clone());
     let request = checkpoint::Request { repository, work_tree, task: id.clone(), verb };

@@ -115,9 +115,10 @@ impl Tasks {
         let machine = Machine::new(policy, monotonic_ms());
         let live = LiveTask::new(machine, request, TaskLog::after(&dir, 0));
         let raw = OutputLog::fresh(task::raw_dir(&dir));
+        let changes = OutputLog::fresh(task::changes_dir(&dir));
         let events = TaskEventLog::new(dir, Vec::new(), TaskHead::default());
         let state = State::Live(Box::new(live));
-        self.insert(Task { id: id.clone(), start, started_ms: None, events, raw, state });
+        self.insert(Task { id: id.clone(), start, started_ms: None, events, raw, changes, state });
         self.write(&id, TaskFact::Status { phase: TaskPhase::Queued, checkpoint: None });
         self.queue.push_back(id.clone());
         context.record(Fact::TaskQueued { task: id.clone() });
@@ -184,7 +185,7 @@ impl Tasks {
     }
 
     pub fn log_bytes(&self) -> u64 {
-        self.table.values().map(|task| task.events.bytes() + task.raw.bytes()).sum()
+        self.table.values().map(|task| task.events.bytes() + task.raw.bytes() + task.changes.bytes()).sum()
     }
 
     /// Files that may be trimmed: of a finished task all but its last event.
@@ -199,13 +200,18 @@ impl Tasks {
         })
     }
 
-    /// Files of raw logs that may be trimmed.
+    /// Files of raw logs and of changes that may be trimmed.
     pub fn raw_uses(&self) -> impl Iterator<Item = LogUsage<LogKey>> {
-        let kept = self.table.values().filter(|task| !task.raw.segments.is_empty());
-        kept.map(|task| LogUsage {
-            key: LogKey::Task(task.id.clone()),
-            finished_ms: task.ended().map(|ended| ended.ended_ms),
-            segments: task.raw.segments.clone(),
+        let logs = self.table.values().flat_map(|task| {
+            let finished_ms = task.ended().map(|ended| ended.ended_ms);
+            let raw = (LogKey::Task(task.id.clone()), &task.raw);
+            [raw, (LogKey::TaskChanges(task.id.clone()), &task.changes)]
+                .map(|(key, log)| (key, log, finished_ms))
+        });
+        logs.filter(|(_, log, _)| !log.segments.is_empty()).map(|(key, log, finished_ms)| LogUsage {
+            key,
+            finished_ms,
+            segments: log.segments.clone(),
         })
     }
 

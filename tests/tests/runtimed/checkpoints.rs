@@ -141,7 +141,9 @@ async fn only_the_newest_checkpoints_are_kept() -> Result<()> {
     let refs =
         shell(client, "git --git-dir=$HOME/.slipway/checkpoints.git for-each-ref --format='%(refname)'")
             .await?;
-    ensure!(refs.lines().count() == 100 && refs.contains("refs/checkpoints/last"), "{refs}");
+    let kept = refs.lines().filter(|name| name.starts_with("refs/checkpoints/")).count();
+    ensure!(kept == 100 && refs.contains("refs/checkpoints/last"), "{refs}");
+    ensure!(refs.contains("refs/ends/last"), "{refs}");
     sandbox.stop().await
 }
 
