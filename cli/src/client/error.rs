@@ -151,6 +151,7 @@ fn api_next_step(error: &ApiError) -> Option<String> {
         | ApiErrorCode::MethodNotAllowed
         | ApiErrorCode::Conflict
         | ApiErrorCode::HistoryGone
+        | ApiErrorCode::CheckpointLost
         | ApiErrorCode::TooLarge
         | ApiErrorCode::IdempotencyMismatch
         | ApiErrorCode::Unsupported

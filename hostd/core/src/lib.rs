@@ -39,6 +39,7 @@ mod sandbox;
 mod signal_name;
 mod situation;
 mod task;
+mod task_changes;
 mod task_line;
 mod task_outcome;
 mod valid_json;
@@ -84,5 +85,6 @@ pub use retry::{Backoff, FailureKind, RetryDecision, classify_error_kind, classi
 pub use sandbox::{Goal, Operation, Renewal, State, Transition, TransitionRefused, apply};
 pub use situation::{DriftCause, PlanDecision, Retry, RunChange, Situation, VerbOutcome, Wait, no_answer};
 pub use task::{Delivery, TaskEnding, TaskFacts, TaskStep, explain_loss, task_step};
+pub use task_changes::{ChangesRecord, ChangesSummary, FileChangeRecord, TaskChanges};
 pub use task_line::{BadTaskLine, TaskFrames, TaskLine, TaskUpdate};
 pub use task_outcome::{FailedProvider, ModelActivity, ModelFailure, explain_provider_failure, final_result};

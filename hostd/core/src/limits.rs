@@ -121,6 +121,17 @@ pub const TASK_GATHER_MAX_BYTES: usize = 512 << 10;
 /// Log files read from a sandbox that is gone, and the size of one.
 pub const RECOVERY_FILES_MAX: usize = 4096;
 pub const RECOVERY_FILE_MAX_BYTES: u64 = 16 << 20;
+/// The document of what a task changed, its list of files, one name in it, one number, and the text of a reason.
+pub const CHANGES_DOCUMENT_MAX_BYTES: usize = 8 << 20;
+pub const CHANGES_FILES_MAX: u64 = 2_000;
+pub const CHANGED_PATH_MAX_BYTES: usize = 4 << 10;
+pub const CHANGED_COUNT_MAX: u64 = 1 << 48;
+pub const CHANGES_REASON_MAX_CHARS: usize = 1_000;
+/// How long the document may take, and how often it is tried before the task ends without it.
+pub const CHANGES_READ_MAX_MS: u64 = 10_000;
+pub const CHANGES_TRIES_MAX: u32 = 3;
+/// How long the diff of one file may take that a running sandbox is asked for.
+pub const ONE_DIFF_MAX_MS: u64 = 30_000;
 /// Tasks adopted with a sandbox that the database does not know, and the size of the file that records one.
 pub const FOUND_TASKS_MAX: usize = 1024;
 pub const FOUND_TASK_MAX_BYTES: u64 = 16 << 10;

@@ -3,9 +3,9 @@
 //! Nearly all of a line goes out as it came in, so it is checked and not rebuilt: it must be one JSON object of a
 //! known kind, without a field that hostd adds and without a line break.
 
-use super::{rfc3339, valid_json::ValidJson};
+use super::{rfc3339, task_changes::is_commit, valid_json::ValidJson};
 use bytes::Bytes;
-use protocol::{PermissionState, TaskEvent, TaskFact, TaskPhase, TaskResult};
+use protocol::{Checkpoint, PermissionState, TaskEvent, TaskFact, TaskPhase, TaskResult};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use std::{borrow::Cow, fmt::Write as _, io::Write as _};
 
@@ -33,6 +33,8 @@ pub struct TaskLine {
     /// The fields of the fact: the inside of a JSON object.
     fields: Bytes,
     pub update: TaskUpdate,
+    /// The checkpoint of the task, reported before its agent begins, and once more at the end.
+    pub checkpoint: Option<String>,
 }
 
 /// The change that an event makes to the record of its task.
@@ -95,6 +97,20 @@ fn permission_update(line: &[u8]) -> Result<TaskUpdate, serde_json::Error> {
     })
 }
 
+/// The fields that are read of a status.
+#[derive(Deserialize)]
+struct StatusEvent {
+    #[serde(default)]
+    checkpoint: Option<Checkpoint>,
+}
+
+fn commit(checkpoint: Option<&Checkpoint>) -> Option<String> {
+    match checkpoint? {
+        Checkpoint::Taken { id, .. } => Some(id.clone()).filter(|id| is_commit(id)),
+        Checkpoint::Unavailable { .. } => None,
+    }
+}
+
 /// A field that only hostd adds. A line that has it already is refused.
 #[derive(Default)]
 struct ReservedName;
@@ -131,23 +147,29 @@ impl TaskLine {
             ("permission", _) => permission_update(line).unwrap_or(TaskUpdate::None),
             _ => TaskUpdate::None,
         };
+        // A later runtimed may have other fields here.
+        let status = (kind == "status").then(|| serde_json::from_slice::<StatusEvent>(line).ok()).flatten();
+        let checkpoint = commit(status.and_then(|status| status.checkpoint).as_ref());
         let fields = match plain_fields(line, number, time_ms, kind) {
             Some(fields) => fields,
             None => other_fields(line).map_err(bad)?,
         };
-        Ok(Self { number, time_ms, kind, fields, update })
+        Ok(Self { number, time_ms, kind, fields, update, checkpoint })
     }
 
     /// The last event of a task.
     pub fn done(number: u64, time_ms: u64, result: Box<TaskResult>) -> Result<Self, serde_json::Error> {
         let fields = format!("\"result\":{}", serde_json::to_string(&result)?);
-        Ok(Self { number, time_ms, kind: "done", fields: fields.into(), update: TaskUpdate::Done(result) })
+        let checkpoint = commit(Some(&result.checkpoint));
+        let (kind, fields, update) = ("done", fields.into(), TaskUpdate::Done(result));
+        Ok(Self { number, time_ms, kind, fields, update, checkpoint })
     }
 
     /// An event of hostd itself.
     pub fn own(time_ms: u64, fact: &TaskFact) -> Result<Self, serde_json::Error> {
         let fields = other_fields(serde_json::to_string(fact)?.as_bytes())?;
-        Ok(Self { number: 0, time_ms, kind: fact.kind(), fields, update: TaskUpdate::None })
+        let (kind, update) = (fact.kind(), TaskUpdate::None);
+        Ok(Self { number: 0, time_ms, kind, fields, update, checkpoint: None })
     }
 
     /// A notice that the events before this one were trimmed before hostd read them.
@@ -156,7 +178,8 @@ impl TaskLine {
             "\"stream\":\"stderr\",\"text\":\"{lost} events were trimmed before they were taken over\",\
              \"lost_events\":{lost}"
         );
-        Self { number, time_ms, kind: "log", fields: fields.into(), update: TaskUpdate::None }
+        let (fields, update) = (fields.into(), TaskUpdate::None);
+        Self { number, time_ms, kind: "log", fields, update, checkpoint: None }
     }
 
     /// A notice in the place of output beyond the limit, of which nothing is kept.

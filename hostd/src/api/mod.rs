@@ -59,6 +59,7 @@ mod sse_writer;
 mod state;
 mod stream_limits;
 mod task_agent;
+mod task_changes;
 mod task_request;
 mod tasks;
 mod terminal_frames;

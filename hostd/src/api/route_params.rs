@@ -18,6 +18,19 @@ pub const PAGE_BY_NUMBER: &[Param] = &[param("after", AFTER, ParamKind::POSITION
 pub const PAGE_BY_ATTEMPT: &[Param] =
     &[param("after", AFTER, ParamKind::Number { least: 0, most: u32::MAX as u64 }), LIMIT];
 
+pub const PATH_OF_CHANGE: &[Param] = &[
+    param(
+        "path",
+        "Only this file, relative to the app directory; a running sandbox is asked for a diff too large to be recorded",
+        ParamKind::Text { most_chars: limits::CHANGED_PATH_MAX_BYTES },
+    ),
+    param(
+        "path_base64",
+        "The same for a path that is not UTF-8",
+        ParamKind::Text { most_chars: 2 * limits::CHANGED_PATH_MAX_BYTES },
+    ),
+];
+
 pub const WAIT: &[Param] =
     &[param("wait", "How long to wait for the settled state: 30s, 5m, or 0; default 60s", ParamKind::WAIT)];
 pub const WAIT_FOR_EXEC: &[Param] = &[param(

@@ -9,9 +9,10 @@ use super::{
     },
     route_params::{
         AGENTS_OF, EVENTS, EVENTS_OF, FOLLOW, LAST_EVENT_ID, PAGE, PAGE_BY_ATTEMPT, PAGE_BY_NAME,
-        PAGE_BY_NUMBER, READ, SANDBOXES, STDIN, TENANT, TERMINAL, WAIT, WAIT_FOR_EXEC, WAKE, WORKSPACE,
+        PAGE_BY_NUMBER, PATH_OF_CHANGE, READ, SANDBOXES, STDIN, TENANT, TERMINAL, WAIT, WAIT_FOR_EXEC, WAKE,
+        WORKSPACE,
     },
-    sandboxes, services, tasks, terminals, tokens, warm_agents,
+    sandboxes, services, task_changes, tasks, terminals, tokens, warm_agents,
 };
 use hyper::Method;
 use protocol::{
@@ -20,8 +21,9 @@ use protocol::{
         ActivityView, AgentView, AttemptView, BudgetSpec, BudgetView, DriverView, EgressProfile,
         EgressProfileView, EgressRules, EgressView, EnsureAnswer, EventView, ExecAnswer, ExecCreate,
         HostView, Image, ModelView, PortView, PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView,
-        ProviderSpec, ProviderView, SandboxSpec, SandboxView, StaleList, StatsView, TaskAnswer, TaskCreate,
-        TaskEventView, TokenCreate, TokenCreated, TokenView, TtlChange, WarmAnswer, WarmCreate,
+        ProviderSpec, ProviderView, SandboxSpec, SandboxView, StaleList, StatsView, TaskAnswer,
+        TaskChangesView, TaskCreate, TaskEventView, TokenCreate, TokenCreated, TokenView, TtlChange,
+        WarmAnswer, WarmCreate,
     },
 };
 
@@ -188,6 +190,13 @@ fn task() -> Vec<Route> {
             .query(FOLLOW)
             .query(WAKE)
             .returns_output(),
+        Route::new(Method::GET, "/v1/sandboxes/{id}/tasks/{task}/changes", Read, task_changes::get)
+            .operation("getTaskChanges", "What a task changed, from its checkpoint to its end: files with their unified diffs, or with `Accept: text/x-diff` the diffs alone, of files whose diff is whole. Also of a sandbox that sleeps or is destroyed, without waking it")
+            .query(PAGE_BY_NUMBER)
+            .query(PATH_OF_CHANGE)
+            .returns::<TaskChangesView>(200)
+            .returns_media(200, "text/x-diff")
+            .returns_media(200, "text/plain"),
         Route::new(Method::POST, "/v1/sandboxes/{id}/tasks/{task}/cancel", Write, tasks::cancel)
             .operation("cancelTask", "Cancel a task in any phase; 200 when it has ended")
             .returns::<TaskAnswer>(200)

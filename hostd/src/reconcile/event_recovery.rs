@@ -1,7 +1,7 @@
 //! Recovers the last events of a sandbox that does not run from the log files of its runtimed, however it ended. The
 //! files were written from inside and are not trusted: invalid lines are left out.
 
-use super::{FleetError, runtime_logs::RuntimeLogs};
+use super::{FleetError, runtime_logs::RuntimeLogs, task_changes::recover_changes};
 use bytes::Bytes;
 use hostd_core::{TaskLine, limits};
 use hostd_store::{Store, TaskRecord};
@@ -55,10 +55,15 @@ async fn recover_task_events(
         if let Some(first) = lines.first() {
             // Events before it were trimmed by runtimed, or torn: a notice takes their place.
             let lost = first.number.saturating_sub(task.followed + 1);
+            recover_changes(store, logs, &task, &lines).await?;
             let gap = (lost > 0).then(|| TaskLine::gap(first.number - 1, first.time_ms, lost));
             let lines = gap.into_iter().chain(lines).collect();
             task = store.append_task(task.number, lines).await?;
         }
+    }
+    // It may have died between its changes and its end.
+    if task.done_seq.is_none() {
+        recover_changes(store, logs, &task, &[]).await?;
     }
     Ok(())
 }

@@ -58,6 +58,9 @@ impl TaskRunner {
                 }
             }
             while let Some(batch) = lines.take()? {
+                if batch.iter().any(|line| matches!(line.update, TaskUpdate::Done(_))) {
+                    self.record_changes(&task, &batch, &control).await?;
+                }
                 task = self.write(batch, &mut lines).await?;
                 if task.done_seq.is_some() {
                     return Ok(true);
@@ -90,6 +93,7 @@ impl TaskRunner {
         let view: TaskView = control.get(&format!("/v1/tasks/{}", task.id), CALL_TIMEOUT).await?;
         match view.result {
             Some(result) if result.status.is_final() => {
+                self.record_changes(task, &[], control).await?;
                 self.conclude(TaskEnding::Reported(Box::new(result))).await
             }
             _ if view.status.is_final() => self.conclude(TaskEnding::Lost).await,

@@ -21,7 +21,7 @@ use protocol::{
 use serde_json::json;
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicU32},
     time::Duration,
 };
 use tokio::{sync::Notify, time::sleep};
@@ -100,7 +100,9 @@ impl Fleet {
         let runners = self.runners();
         let (ticket, wakeup) = (runners.queues.enqueue(sandbox, number), runners.add(number));
         let grant = OnceLock::new();
-        let runner = TaskRunner { fleet: self.clone(), sandbox, number, ticket, wakeup, grant };
+        let changes_tries = AtomicU32::new(0);
+        let runner =
+            TaskRunner { fleet: self.clone(), sandbox, number, ticket, wakeup, grant, changes_tries };
         let fleet = self.clone();
         self.spawn(async move {
             runner.run().await;
@@ -119,6 +121,8 @@ pub(super) struct TaskRunner {
     pub wakeup: Arc<Notify>,
     /// The model grant, whose key is good from when runtimed may have the task until the runner ends.
     grant: OnceLock<Option<OpenGrant>>,
+    /// How often reading the changes failed.
+    pub changes_tries: AtomicU32,
 }
 
 /// Why a step failed.

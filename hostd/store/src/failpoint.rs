@@ -39,6 +39,8 @@ pub const NAMES: &[&str] = &[
     "store.task_given.after_commit",
     "store.append_task.before_commit",
     "store.append_task.after_commit",
+    "store.record_task_changes.before_commit",
+    "store.record_task_changes.after_commit",
     "store.conclude_task.before_commit",
     "store.conclude_task.after_commit",
     "store.call_ended.before_commit",

@@ -48,6 +48,7 @@ mod retention;
 mod sandbox_row;
 mod sandboxes;
 mod schema;
+mod task_changes;
 mod task_events;
 mod tasks;
 #[cfg(test)]
@@ -79,5 +80,6 @@ pub use records::{
 pub use repair::{RepairOutcome, repair};
 pub use retention::ExpiredRows;
 pub use sandboxes::SandboxFilter;
+pub use task_changes::ChangedFiles;
 pub use tasks::TaskBegun;
 pub use transitions::SandboxUpdate;

@@ -26,6 +26,8 @@ pub const FEED_TOPIC_MAX_BYTES: usize = 4 << 20;
 pub const READERS_MAX: usize = 4;
 /// Longest wait for a lock that another process holds, such as a backup.
 pub const LOCK_WAIT_MAX_MS: u64 = 5_000;
+/// Diffs in one page of a task's changes; a page has at least one file.
+pub const CHANGES_PAGE_MAX_BYTES: usize = 1 << 20;
 /// Rows of one list.
 pub const LIST_MAX_ROWS: usize = 1_000;
 /// Prepared statements cached by one connection.

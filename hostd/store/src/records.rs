@@ -125,7 +125,7 @@ pub struct TaskRecord {
     /// The sequence number of `done` in the event log.
     pub done_seq: Option<u64>,
     pub result: Option<TaskResult>,
-    /// The granted models. Lists omit this field and the three after it.
+    /// The granted models. Lists omit this field and the four after it.
     pub grant: Option<TaskGrant>,
     /// The gateway's observations of the task.
     pub seen: ModelActivity,
@@ -133,6 +133,8 @@ pub struct TaskRecord {
     pub verdict: Option<ModelFailure>,
     /// Why the sandbox died during the task.
     pub death: Option<String>,
+    /// The commit of its checkpoint, as runtimed reported it before the agent began.
+    pub checkpoint: Option<String>,
     /// Ids of the permissions that the agent waits for, oldest first.
     pub open_permissions: Vec<String>,
     pub created_ms: u64,

@@ -12,6 +12,7 @@ pub struct ExpiredRows {
     pub tokens: usize,
     pub links: usize,
     pub task_events: usize,
+    pub task_changes: usize,
     pub tasks: usize,
 }
 
@@ -35,10 +36,21 @@ const LINKS: &str = "DELETE FROM preview_links WHERE id IN
 const TASK_EVENTS: &str = "DELETE FROM task_events WHERE first IN
     (SELECT task_events.first FROM task_events JOIN sandboxes ON sandboxes.id = task_events.sandbox
      WHERE sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1 LIMIT ?2)";
+const TASK_CHANGE_FILES: &str = "DELETE FROM task_change_files WHERE number IN
+    (SELECT task_change_files.number FROM task_change_files
+     JOIN tasks ON tasks.number = task_change_files.task JOIN sandboxes ON sandboxes.id = tasks.sandbox
+     WHERE sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1 LIMIT ?2)";
+const TASK_CHANGES: &str = "DELETE FROM task_changes WHERE task IN
+    (SELECT task FROM task_changes
+     JOIN tasks ON tasks.number = task_changes.task JOIN sandboxes ON sandboxes.id = tasks.sandbox
+     WHERE sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1
+     AND NOT EXISTS (SELECT 1 FROM task_change_files WHERE task_change_files.task = task_changes.task)
+     LIMIT ?2)";
 const TASKS: &str = "DELETE FROM tasks WHERE number IN
     (SELECT number FROM tasks JOIN sandboxes ON sandboxes.id = tasks.sandbox
      WHERE sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1 AND tasks.done_seq IS NOT NULL
      AND NOT EXISTS (SELECT 1 FROM task_events WHERE task_events.task = tasks.number)
+     AND NOT EXISTS (SELECT 1 FROM task_changes WHERE task_changes.task = tasks.number)
      LIMIT ?2)";
 
 impl Store {
@@ -89,6 +101,7 @@ impl Store {
                     limits::RETENTION_BATCH_MAX_EVENT_ROWS,
                 )
                 .await?,
+            task_changes: self.delete_task_changes(before(limits::TASKS_OF_DESTROYED_RETENTION_MS)).await?,
             tasks: self
                 .delete_in_batches(
                     TASKS,
@@ -97,6 +110,13 @@ impl Store {
                 )
                 .await?,
         })
+    }
+
+    /// Deletes what tasks changed: files before their list. Returns the number of lists.
+    async fn delete_task_changes(&self, before_ms: u64) -> Result<usize> {
+        let (files, lists) = (limits::RETENTION_BATCH_MAX_EVENT_ROWS, limits::RETENTION_BATCH_MAX_ROWS);
+        self.delete_in_batches(TASK_CHANGE_FILES, before_ms, files).await?;
+        self.delete_in_batches(TASK_CHANGES, before_ms, lists).await
     }
 
     async fn delete_in_batches(&self, sql: &'static str, before_ms: u64, rows: usize) -> Result<usize> {

@@ -8,7 +8,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 /// Migration n brings a database from `user_version` n-1 to n.
 pub(super) const MIGRATIONS: &[&str] =
-    &[FIRST, TASKS, PREVIEW_LINKS, DOZING, MODELS, EGRESS, POST_MORTEMS, OPEN_PERMISSIONS];
+    &[FIRST, TASKS, PREVIEW_LINKS, DOZING, MODELS, EGRESS, POST_MORTEMS, OPEN_PERMISSIONS, TASK_CHANGES];
 
 const FIRST: &str = "
 CREATE TABLE sandboxes (
@@ -278,6 +278,34 @@ ALTER TABLE tasks ADD COLUMN death TEXT;            -- why the sandbox ended und
 
 /// Ids of the permissions that the agent of a task waits for; NULL for none.
 const OPEN_PERMISSIONS: &str = "ALTER TABLE tasks ADD COLUMN open_permissions TEXT";
+
+/// What tasks changed. The checkpoint is the one that runtimed reported before the agent began.
+const TASK_CHANGES: &str = "
+ALTER TABLE tasks ADD COLUMN checkpoint TEXT;
+CREATE TABLE task_changes (
+    task INTEGER PRIMARY KEY REFERENCES tasks (number),
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL,
+    record TEXT NOT NULL
+) STRICT;
+CREATE TABLE task_change_files (
+    number INTEGER PRIMARY KEY,
+    task INTEGER NOT NULL REFERENCES task_changes (task),
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL,
+    position INTEGER NOT NULL,  -- in the list, from 1
+    path BLOB NOT NULL,
+    change TEXT NOT NULL,
+    added_lines INTEGER,
+    deleted_lines INTEGER,
+    is_binary INTEGER NOT NULL,
+    diff BLOB,                  -- whole, or none
+    UNIQUE (task, position)
+) STRICT;
+CREATE INDEX task_change_files_path ON task_change_files (task, path);
+";
 
 /// Returns the newest schema version this hostd knows.
 pub(super) fn newest_version() -> u32 {

@@ -151,11 +151,13 @@ struct RecordChanges<'a> {
     phase: Option<TaskPhase>,
     started_ms: Option<u64>,
     open_permissions: Vec<String>,
+    checkpoint: Option<&'a str>,
     done: Option<(u64, u64, &'a TaskResult)>,
 }
 
 impl<'a> RecordChanges<'a> {
     fn apply(&mut self, seq: u64, line: &'a TaskLine) {
+        self.checkpoint = self.checkpoint.or(line.checkpoint.as_deref());
         match &line.update {
             TaskUpdate::None => {}
             TaskUpdate::Phase(phase) => {
@@ -193,7 +195,7 @@ impl<'a> RecordChanges<'a> {
             "UPDATE tasks SET followed = ?2, phase = ?3, status = ?4, failure_reason = ?5, done_seq = ?6,
                 ended_ms = ?7, result = ?8, started_ms = coalesce(started_ms, ?9),
                 request = CASE WHEN ?6 IS NULL THEN request END, bytes = bytes + ?10,
-                open_permissions = ?11
+                open_permissions = ?11, checkpoint = coalesce(checkpoint, ?12)
             WHERE number = ?1";
         let values = params![
             task.number,
@@ -209,6 +211,7 @@ impl<'a> RecordChanges<'a> {
             (!self.open_permissions.is_empty())
                 .then(|| json(&self.open_permissions, "the permissions"))
                 .transpose()?,
+            self.checkpoint,
         ];
         change(conn, sql, values, WHAT).map(|_| ())
     }

@@ -18,7 +18,7 @@ use rusqlite::{Connection, Row, params};
 const SHORT: &str = "SELECT number, sandbox, id, tenant, principal, project, agent, NULL AS request,
     request_hash, status, phase, failure_reason, taken, cancelling, followed, bytes, done_seq, NULL AS result,
     NULL AS model_key_hash, NULL AS model_terms, NULL AS model_seen, NULL AS model_verdict, NULL AS death,
-    created_ms, started_ms, ended_ms, open_permissions,";
+    NULL AS checkpoint, created_ms, started_ms, ended_ms, open_permissions,";
 const WHAT: &str = "write a task";
 
 /// The store's decision about the id of a new task.
@@ -281,6 +281,7 @@ fn parse(row: &Row<'_>) -> Result<TaskRecord> {
         seen: fields.maybe_json("model_seen")?.unwrap_or_default(),
         verdict: fields.maybe_json("model_verdict")?,
         death: fields.get("death")?,
+        checkpoint: fields.get("checkpoint")?,
         open_permissions: fields.maybe_json("open_permissions")?.unwrap_or_default(),
         created_ms: fields.number("created_ms")?,
         started_ms: fields.maybe_number("started_ms")?,

@@ -26,6 +26,8 @@ pub enum ApiErrorCode {
     Gone,
     /// The requested history was trimmed; `detail.oldest` is where it starts now.
     HistoryGone,
+    /// The checkpoint of the task is gone or was changed in the sandbox, or there was none: nothing to compare with.
+    CheckpointLost,
     /// The body, or a field of it, is larger than allowed.
     TooLarge,
     /// The same `Idempotency-Key` was used with another body.
@@ -63,7 +65,7 @@ pub enum ApiErrorCode {
 }
 
 impl ApiErrorCode {
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::InvalidRequest,
         Self::Unauthorized,
         Self::Forbidden,
@@ -73,6 +75,7 @@ impl ApiErrorCode {
         Self::ScopeTaken,
         Self::Gone,
         Self::HistoryGone,
+        Self::CheckpointLost,
         Self::TooLarge,
         Self::IdempotencyMismatch,
         Self::Unsupported,
@@ -100,7 +103,7 @@ impl ApiErrorCode {
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::Conflict | Self::ScopeTaken | Self::NotRunning => 409,
-            Self::Gone | Self::HistoryGone => 410,
+            Self::Gone | Self::HistoryGone | Self::CheckpointLost => 410,
             Self::TooLarge => 413,
             Self::IdempotencyMismatch | Self::Unsupported | Self::NoModel | Self::KeyRefused => 422,
             Self::TooMany | Self::BudgetExceeded => 429,
@@ -132,6 +135,7 @@ impl ApiErrorCode {
             | Self::ScopeTaken
             | Self::Gone
             | Self::HistoryGone
+            | Self::CheckpointLost
             | Self::TooLarge
             | Self::IdempotencyMismatch
             | Self::Unsupported

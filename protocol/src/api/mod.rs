@@ -16,6 +16,7 @@ mod owner;
 mod preview;
 mod sandbox;
 mod task;
+mod task_changes;
 mod terminal;
 mod token;
 mod tunnel;
@@ -44,6 +45,7 @@ pub use sandbox::{
     ProblemCode, SandboxSpec, SandboxStatus, SandboxView, Seed, SleepsTo, StatsView, TtlChange, Visibility,
 };
 pub use task::{TaskAnswer, TaskCreate, TaskEventView};
+pub use task_changes::{ChangesState, FileDiffView, TaskChangesView};
 pub use terminal::{SUBPROTOCOL, TOKEN_SUBPROTOCOL, TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText};
 pub use token::{TokenCreate, TokenCreated, TokenScope, TokenView};
 pub use tunnel::{TUNNEL_MESSAGE_MAX_BYTES, TUNNEL_SUBPROTOCOL};

@@ -18,8 +18,15 @@ use tests::{Caller, Hostd, Job, Random, Reply, messages, scaled};
 const OF_SANDBOXES: [&str; 2] = ["insert_sandbox", "move_sandbox"];
 const OF_ATTEMPTS: [&str; 3] = ["begin_attempt", "attempt_launched", "end_attempt"];
 const OF_EXECS: [&str; 3] = ["begin_exec", "end_exec", "append_events"];
-const OF_TASKS: [&str; 6] =
-    ["begin_task", "task_taken", "task_given", "append_task", "cancel_task", "conclude_task"];
+const OF_TASKS: [&str; 7] = [
+    "begin_task",
+    "task_taken",
+    "task_given",
+    "append_task",
+    "record_task_changes",
+    "cancel_task",
+    "conclude_task",
+];
 const OF_MODELS: [&str; 2] = ["put_provider", "put_budget"];
 /// These need an agent and its model; the tests of the store itself die there.
 const OF_AGENTS: [&str; 2] = ["call_ended", "judge_task"];
@@ -133,9 +140,12 @@ async fn work(hostd: &Hostd, first: &str, key: &str) -> Result<String> {
 async fn work_on_tasks(caller: &Caller, sandbox: &str) -> Result<()> {
     let line = "echo ran >> ../task-ran; echo one; echo two";
     let whole = json!({"id": "whole", "prompt": "x", "command": ["sh", "-c", line]});
-    let events = caller.events_of(&caller.submit(sandbox, &whole).await?).await?;
+    let job = caller.submit(sandbox, &whole).await?;
+    let events = caller.events_of(&job).await?;
     ensure!(messages(&events) == ["one", "two"], "{events:?}");
     ensure!(caller.prints(sandbox, "cat ../task-ran").await? == "ran\n", "it ran twice");
+    let changes: Value = caller.get(&format!("{}/changes", job.path())).await?.expect(200)?;
+    ensure!(changes["state"] == "recorded" && changes["files"] == json!([]), "{changes}");
     let ended = json!({"id": "ended", "prompt": "x", "command": ["sleep", "100000"]});
     let job = caller.submit(sandbox, &ended).await?;
     let cancelled = caller.post(&format!("{}/cancel", job.path()), &json!({})).await?;

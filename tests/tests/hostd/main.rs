@@ -15,6 +15,7 @@ mod post_mortem;
 mod requests;
 mod seeds;
 mod services;
+mod task_changes;
 mod task_log;
 mod tasks;
 mod terminals;

@@ -67,7 +67,9 @@ fn status_of(code: ApiErrorCode) -> (StatusCode, Option<&'static str>) {
         Code::Unauthorized => (StatusCode::UNAUTHORIZED, Some("unauthorized")),
         Code::Forbidden | Code::BudgetExceeded => (StatusCode::FORBIDDEN, None),
         // Destroyed sandboxes do not exist for these routes.
-        Code::NotFound | Code::Gone | Code::HistoryGone => (StatusCode::NOT_FOUND, Some("not found")),
+        Code::NotFound | Code::Gone | Code::HistoryGone | Code::CheckpointLost => {
+            (StatusCode::NOT_FOUND, Some("not found"))
+        }
         Code::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, None),
         Code::Conflict | Code::ScopeTaken => (StatusCode::CONFLICT, None),
         Code::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, None),

@@ -8,6 +8,7 @@ mod events;
 mod model_calls;
 mod preview_links;
 mod scopes;
+mod task_changes;
 mod tasks;
 mod transitions;
 mod writer;
