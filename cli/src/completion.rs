@@ -127,6 +127,8 @@ mod tests {
         slipway task follow task
         slipway task log sandbox
         slipway task log task
+        slipway task diff sandbox
+        slipway task diff task
         slipway task allow sandbox
         slipway task allow task
         slipway task deny sandbox

@@ -12,8 +12,8 @@ use crate::{
     retry::Retry,
     signals::Signals,
     task::{
-        FollowEnd, OnInterrupt, TaskFlags, TaskRef, answer_permission, cancel, describe, exit_code, fetch,
-        follow, prompt, style, submit, table, task_id,
+        DiffArgs, FollowEnd, OnInterrupt, TaskFlags, TaskRef, answer_permission, cancel, describe, diff,
+        exit_code, fetch, follow, prompt, style, submit, table, task_id,
     },
 };
 use clap::{Args, Subcommand};
@@ -44,6 +44,16 @@ Exit codes: 0 succeeded; that of the agent when it failed; 1 the build failed; 1
 Examples:
   slipway task follow web 01k9zq0v1m2n3p4q5r6s7t8v9w
   slipway task follow --json web 01k9zq0v1m2n3p4q5r6s7t8v9w | jq .kind";
+
+const DIFF_HELP: &str = "\
+From the checkpoint before the task to its end, as recorded then: also of a sandbox that sleeps or is destroyed, which
+is not woken. Paths are relative to the app directory.
+
+Examples:
+  slipway task diff web 01k9zq0v1m2n3p4q5r6s7t8v9w
+  slipway task diff --stat web 01k9zq0v1m2n3p4q5r6s7t8v9w
+  slipway task diff web 01k9zq0v1m2n3p4q5r6s7t8v9w src/main.rs
+  slipway task diff web 01k9zq0v1m2n3p4q5r6s7t8v9w | git apply";
 
 #[derive(Debug, Args)]
 pub struct TaskArgs {
@@ -90,6 +100,14 @@ enum TaskCommand {
         tail: Option<u64>,
         #[command(flatten)]
         raw: RawFlag,
+    },
+    /// Show what a task changed, as a unified diff
+    #[command(after_help = DIFF_HELP)]
+    Diff {
+        #[command(flatten)]
+        task: TaskRefArgs,
+        #[command(flatten)]
+        diff: DiffArgs,
     },
     /// Allow a permission that the agent of a task asked for
     ///
@@ -168,6 +186,7 @@ impl TaskArgs {
             TaskCommand::Ls { .. }
             | TaskCommand::Get(_)
             | TaskCommand::Log { .. }
+            | TaskCommand::Diff { .. }
             | TaskCommand::Allow { .. }
             | TaskCommand::Deny { .. }
             | TaskCommand::Cancel { .. } => false,
@@ -189,6 +208,9 @@ pub async fn run(context: &Context, args: TaskArgs) -> Result<u8, Failure> {
             let path = format!("{}/log", task.find(context).await?.path());
             let follow = OutputStream::new(Arc::clone(&context.client), &path, follow, tail);
             logs::print(context, follow, raw).await
+        }
+        TaskCommand::Diff { task, diff: args } => {
+            diff(context, &task.find(context).await?, &args, style(context.output)).await.map(|()| 0)
         }
         TaskCommand::Allow { permission, option } => {
             decide(context, permission, PermissionAnswer { decision: Decision::Allow, option }).await

@@ -1,5 +1,6 @@
 //! Tasks in the command: flags, submit, follow, rendering, permissions, exit code.
 
+mod changes;
 mod describe;
 mod diff;
 mod exit_code;
@@ -21,6 +22,7 @@ mod summary;
 pub mod tests;
 mod tool;
 
+pub use changes::{DiffArgs, diff};
 pub use describe::{describe, table};
 pub use exit_code::{CANCELLED, exit_code};
 pub use flags::{TaskFlags, task_id};

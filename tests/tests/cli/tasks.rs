@@ -101,3 +101,29 @@ async fn a_follower_sees_every_event_once_through_kills_of_hostd() -> Result<()>
     ensure!(hostd.ran(&["task", "ls", &sandbox]).await?.out.contains("long  succeeded"));
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_diff_is_printed_as_it_was_recorded() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let created = hostd.ran(&["create", "--name", "web"]).await?;
+    ensure!(created.code == Some(0), "{created:?}");
+    let line = "printf 'a\\nb\\n' > new.txt; printf '\\0' > bin";
+    let job = ["task", "submit", "--id", "t1", "--follow", "web", "x", "--", "sh", "-c", line];
+    ensure!(hostd.ran(&job).await?.code == Some(0));
+    let diff = hostd.ran(&["task", "diff", "web", "t1"]).await?;
+    for expected in
+        ["diff --git a/bin b/bin\n", "GIT binary patch\n", "+++ b/new.txt\n@@ -0,0 +1,2 @@\n+a\n+b\n"]
+    {
+        ensure!(diff.code == Some(0) && diff.out.contains(expected), "{expected:?} is not in {diff:?}");
+    }
+    let stat = hostd.ran(&["task", "diff", "--stat", "web", "t1"]).await?;
+    ensure!(stat.out == "A bin (binary)\nA new.txt +2\n2 files changed +2\n", "{stat:?}");
+    let one = hostd.ran(&["task", "diff", "web", "t1", "new.txt"]).await?;
+    ensure!(one.out.starts_with("diff --git a/new.txt b/new.txt\n") && !one.out.contains("bin"), "{one:?}");
+    let json = hostd.ran(&["--json", "task", "diff", "web", "t1"]).await?;
+    let json: Value = serde_json::from_str(&json.out)?;
+    ensure!(json["added"] == 2 && json["files"][1]["path"] == "new.txt", "{json}");
+    let none = hostd.ran(&["task", "diff", "web", "t1", "none"]).await?;
+    ensure!(none.code == Some(1) && none.out.is_empty(), "{none:?}");
+    Ok(())
+}
