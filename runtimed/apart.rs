@@ -6,6 +6,11 @@
 
 /// Modules of this crate that only shims, checkpoints, verbs on files and a new `sandbox.yaml` run.
 pub const APART: &[&str] = &[
+    "api::files",
+    "api::programs",
+    "api::terminal",
+    "api::tunnel",
+    "api::warm_agent",
     "checkpoint",
     "core::acp",
     "core::line_joiner",
@@ -29,23 +34,29 @@ pub const APART: &[&str] = &[
     "shim::tail_buffer",
 ];
 
-/// Crates that only those modules use, or only a panic. A number before a short name is its length, as in symbols.
+/// Crates that only those modules use, or only a panic.
 pub const APART_CRATES: &[&str] = &[
-    "3tar",
-    "3zip",
-    "5files",
-    "6ignore",
+    "adler2",
     "addr2line",
     "aho_corasick",
     "annotate_snippets",
+    "block_buffer",
+    "bstr",
+    "crossbeam_deque",
+    "crossbeam_epoch",
+    "crossbeam_utils",
+    "digest",
     "encoding_rs",
+    "encoding_rs_io",
+    "files",
+    "filetime",
     "flate2",
     "gimli",
     "globset",
     "granit_parser",
     "grep_matcher",
     "grep_searcher",
-    "libunwind",
+    "ignore",
     "memmap2",
     "miniz_oxide",
     "regex_automata",
@@ -53,8 +64,21 @@ pub const APART_CRATES: &[&str] = &[
     "regex_syntax",
     "rustc_demangle",
     "rustix",
-    "saphyr",
+    "same_file",
+    "serde_saphyr",
+    "sha1",
+    "simd_adler32",
+    "tar",
+    "walkdir",
 ];
+
+/// The types of requests for verbs on files, and a library that is no crate.
+const APART_NAMES: &[&str] = &["8protocol5files", "libunwind"];
+
+/// Functions of libraries that are the same for many types, so that the compiler keeps one of them, under the name of any
+/// of those types: PID 1 runs them.
+const SHARED_CODE: &[&str] =
+    &["5alloc7raw_vec", "9hashbrown3raw", "10serde_json2de", "10serde_json3ser", "7content"];
 
 /// Returns the linker script that places these modules and crates after the rest of the code.
 pub fn linker_script() -> String {
@@ -64,10 +88,15 @@ pub fn linker_script() -> String {
         let mangled = if path.contains("::") { mangled } else { format!("8runtimed{mangled}") };
         [mangled, path.replace("::", "..")].into_iter().filter(|name| !APART.contains(&name.as_str()))
     });
-    // A symbol that ends with the name of a crate is one of the standard library's that this crate was the first to use.
-    let names = modules.chain(APART_CRATES.iter().map(|name| format!("{name}?")));
+    // `Cs…_5files` is the crate, `5files` alone may be a module of another. A symbol that ends with the name of a crate is
+    // one of the standard library's that this crate was the first to use.
+    let crates = APART_CRATES.iter().map(|name| format!("_{}{name}?", name.len()));
+    let names = modules.chain(crates).chain(APART_NAMES.iter().map(|name| (*name).to_owned()));
     let patterns: String = names.map(|name| format!("    *(.text.*{name}*)\n")).collect();
-    format!("SECTIONS\n{{\n  .text.apart :\n  {{\n{patterns}  }}\n}}\nINSERT AFTER .text;\n")
+    let shared: String = SHARED_CODE.iter().map(|name| format!("    *(.text.*{name}*)\n")).collect();
+    format!(
+        "SECTIONS\n{{\n  .text.shared :\n  {{\n{shared}  }}\n  .text.apart :\n  {{\n{patterns}  }}\n}}\nINSERT AFTER .text;\n"
+    )
 }
 
 #[cfg(test)]
@@ -109,7 +138,7 @@ mod tests {
             "*(.text.*4shim3run*)",
             "*(.text.*core..acp*)",
             "*(.text.*8runtimed10checkpoint*)",
-            "*(.text.*gimli?*)",
+            "*(.text.*_5gimli?*)",
         ] {
             assert!(script.contains(pattern), "{pattern} is missing from\n{script}");
         }
