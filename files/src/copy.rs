@@ -2,6 +2,7 @@
 
 use crate::{
     Exchange, FilesError, Workspace,
+    deadline::Deadline,
     entry::of_path,
     limits::COPY_MAX_ENTRIES,
     mkdir::{self, make_parents},
@@ -42,7 +43,7 @@ pub fn copy(
         FileType::Directory => copy_tree(workspace, exchange, from, to)?,
         FileType::File | FileType::Symlink => {
             let found = workspace.open_path(from, false)?;
-            copy_one(&found, &source, &slot, overwrite)?;
+            Copier { exchange, deadline: Deadline::of_tree() }.copy(&found, &source, &slot, overwrite)?;
         }
         FileType::Fifo | FileType::Socket | FileType::Device => {
             return Err(FilesError::NotAFile { path: from.clone() });
@@ -66,6 +67,7 @@ fn copy_tree(
     let mut walk = Walk::new(workspace, from, &options)?;
     let prefix = child_path(from, b"").0.len();
     let mut copied = 0;
+    let copier = Copier { exchange, deadline: Deadline::of_tree() };
     while let Some(visited) = walk.next(exchange)? {
         copied += 1;
         if copied > COPY_MAX_ENTRIES {
@@ -77,7 +79,7 @@ fn copy_tree(
             FileType::Directory => drop(mkdir::mkdir(workspace, &target, Some(visited.entry.mode))?),
             FileType::File | FileType::Symlink => {
                 if let Some(found) = open_visited(&visited)? {
-                    copy_one(&found, &visited.entry, &workspace.slot(&target)?, true)?;
+                    copier.copy(&found, &visited.entry, &workspace.slot(&target)?, true)?;
                 }
             }
             FileType::Fifo | FileType::Socket | FileType::Device => {}
@@ -96,15 +98,31 @@ pub fn open_visited(visited: &Visited<'_>) -> Result<Option<OwnedFd>, FilesError
     }
 }
 
-fn copy_one(found: &OwnedFd, entry: &FileEntry, slot: &Slot, overwrite: bool) -> Result<(), FilesError> {
-    if let Some(target) = &entry.target {
-        return copy_link(target, slot, overwrite);
+/// Copies single entries, until the deadline.
+struct Copier<'a> {
+    exchange: &'a dyn Exchange,
+    deadline: Deadline,
+}
+
+impl Copier<'_> {
+    fn copy(
+        &self,
+        found: &OwnedFd,
+        entry: &FileEntry,
+        slot: &Slot,
+        overwrite: bool,
+    ) -> Result<(), FilesError> {
+        if let Some(target) = &entry.target {
+            return copy_link(target, slot, overwrite);
+        }
+        let (file, stat) = reopen(found, &entry.path, OFlag::O_RDONLY)?;
+        let temporary = Temporary::new(slot)?;
+        while copy_some(&file, &temporary.file).map_err(FilesError::io_at("copy the file", &slot.path))? {
+            self.deadline.check_now(self.exchange)?;
+        }
+        temporary.finish(stat.st_mode)?;
+        if overwrite { temporary.replace() } else { temporary.create() }.map(drop)
     }
-    let (file, stat) = reopen(found, &entry.path, OFlag::O_RDONLY)?;
-    let temporary = Temporary::new(slot)?;
-    copy_content(&file, &temporary.file).map_err(FilesError::io_at("copy the file", &slot.path))?;
-    temporary.finish(stat.st_mode)?;
-    if overwrite { temporary.replace() } else { temporary.create() }.map(drop)
 }
 
 fn copy_link(target: &FilePath, slot: &Slot, overwrite: bool) -> Result<(), FilesError> {
@@ -120,25 +138,19 @@ fn copy_link(target: &FilePath, slot: &Slot, overwrite: bool) -> Result<(), File
     .map_err(FilesError::at("copy the link", &slot.path))
 }
 
-/// Copies by the kernel, which shares blocks where the file system can.
-fn copy_content(mut from: &File, mut to: &File) -> std::io::Result<()> {
-    loop {
-        match copy_file_range(from, None, to, None, COPY_BYTES) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(Errno::EXDEV | Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOSYS) => {
-                let mut buffer = vec![0; crate::limits::CHUNK_BYTES];
-                loop {
-                    match from.read(&mut buffer)? {
-                        0 => return Ok(()),
-                        count => to.write_all(&buffer[..count])?,
-                    }
-                }
-            }
-            Err(errno) => return Err(errno.into()),
+/// Copies the next bytes, by the kernel where it can, which shares blocks where the file system can. Returns whether
+/// there may be more.
+fn copy_some(mut from: &File, mut to: &File) -> std::io::Result<bool> {
+    match copy_file_range(from, None, to, None, COPY_BYTES) {
+        Ok(count) => Ok(count > 0),
+        Err(Errno::EXDEV | Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOSYS) => {
+            let mut buffer = vec![0; crate::limits::CHUNK_BYTES];
+            let count = from.read(&mut buffer)?;
+            to.write_all(&buffer[..count])?;
+            Ok(count > 0)
         }
+        Err(errno) => Err(errno.into()),
     }
-    Ok(())
 }
 
 /// Whether a path is another or lies below it, by their text. A link can hide that; the limit on entries ends such a

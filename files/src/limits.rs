@@ -10,6 +10,8 @@ pub const LINKS_MAX: usize = 16;
 pub const RESOLVE_TRIES: usize = 64;
 /// Bytes read or sent at a time.
 pub const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes of the paths and targets of a page, beyond which it ends.
+pub const LIST_MAX_BYTES: usize = 4 << 20;
 /// Entries of a page.
 pub const LIST_MAX: usize = 10_000;
 /// Levels of directories that a walk descends.

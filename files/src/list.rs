@@ -2,7 +2,7 @@
 
 use crate::{
     Exchange, FilesError, Workspace,
-    limits::LIST_MAX,
+    limits::{LIST_MAX, LIST_MAX_BYTES},
     walk::{Walk, WalkOptions},
 };
 use protocol::files::{FileEntry, ListRequest};
@@ -21,11 +21,13 @@ pub fn list(
         wanted: limit,
     };
     let mut walk = Walk::new(workspace, &request.path, &options)?;
-    let mut items = Vec::new();
+    let (mut items, mut bytes) = (Vec::new(), 0);
     while let Some(visited) = walk.next(exchange)? {
-        if items.len() == limit {
+        if items.len() == limit || bytes > LIST_MAX_BYTES {
             return Ok((items, true));
         }
+        let target = visited.entry.target.as_ref();
+        bytes += visited.entry.path.0.len() + target.map_or(0, |target| target.0.len());
         items.push(visited.entry);
     }
     Ok((items, false))

@@ -2,11 +2,13 @@
 
 use crate::{
     FilesError, Workspace,
+    directory::open_below,
     entry::{of_path, type_of},
+    workspace::Slot,
 };
 use nix::{
     errno::Errno,
-    sys::stat::{Mode, fstat, mkdirat},
+    sys::stat::{Mode, fchmod, fstat, mkdirat},
 };
 use protocol::files::{FileEntry, FilePath, FileType};
 
@@ -21,19 +23,7 @@ pub fn mkdir(
 ) -> Result<(FileEntry, bool), FilesError> {
     make_parents(workspace, path)?;
     let made = match workspace.slot(path) {
-        Ok(slot) => {
-            let mode = Mode::from_bits_truncate(mode.unwrap_or(NEW_DIRECTORY_MODE) & 0o777);
-            match mkdirat(&slot.parent, slot.name.as_c_str(), mode) {
-                Ok(()) => {
-                    // The mask of this process does not apply.
-                    let flags = nix::sys::stat::FchmodatFlags::NoFollowSymlink;
-                    let _ = nix::sys::stat::fchmodat(&slot.parent, slot.name.as_c_str(), mode, flags);
-                    true
-                }
-                Err(Errno::EEXIST) => false,
-                Err(errno) => return Err(FilesError::at("make the directory", path)(errno)),
-            }
-        }
+        Ok(slot) => make_one(&slot, mode.unwrap_or(NEW_DIRECTORY_MODE))?,
         // The top of the workspace is there.
         Err(FilesError::Invalid { .. }) if is_top(path) => false,
         Err(error) => return Err(error),
@@ -46,7 +36,22 @@ pub fn mkdir(
     Ok((of_path(&found, path)?, made))
 }
 
-pub fn is_top(path: &FilePath) -> bool {
+/// Makes a directory; returns whether it is new.
+fn make_one(slot: &Slot, mode: u32) -> Result<bool, FilesError> {
+    let mode = Mode::from_bits_truncate(mode & 0o777);
+    match mkdirat(&slot.parent, slot.name.as_c_str(), mode) {
+        Ok(()) => {
+            // The mask of this process does not apply.
+            let made = open_below(&slot.parent, &slot.name, &slot.path)?;
+            fchmod(&made, mode).map_err(FilesError::at("set the mode", &slot.path))?;
+            Ok(true)
+        }
+        Err(Errno::EEXIST) => Ok(false),
+        Err(errno) => Err(FilesError::at("make the directory", &slot.path)(errno)),
+    }
+}
+
+fn is_top(path: &FilePath) -> bool {
     path.0.split(|byte| *byte == b'/').all(|name| name.is_empty() || name == b".")
 }
 
@@ -65,12 +70,7 @@ pub fn make_parents(workspace: &Workspace, path: &FilePath) -> Result<(), FilesE
             Err(FilesError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
-        let slot = workspace.slot(&each)?;
-        let mode = Mode::from_bits_truncate(NEW_DIRECTORY_MODE);
-        match mkdirat(&slot.parent, slot.name.as_c_str(), mode) {
-            Ok(()) | Err(Errno::EEXIST) => {}
-            Err(errno) => return Err(FilesError::at("make the directory", &each)(errno)),
-        }
+        make_one(&workspace.slot(&each)?, NEW_DIRECTORY_MODE)?;
     }
     Ok(())
 }

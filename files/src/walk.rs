@@ -17,6 +17,10 @@ use std::{
     time::Duration,
 };
 
+/// Names held at any level.
+const NAMES_HELD_MIN: usize = 64;
+const HALVINGS_MAX: usize = 8;
+
 pub struct Walk<'a> {
     workspace: &'a Workspace,
     rules: Rules,
@@ -111,8 +115,9 @@ impl<'a> Walk<'a> {
     pub fn next(&mut self, exchange: &dyn Exchange) -> Result<Option<Visited<'_>>, FilesError> {
         let found = loop {
             self.enter_pending();
+            let held = self.held_at(self.levels.len());
             let Some(level) = self.levels.last_mut() else { return Ok(None) };
-            let Some(name) = level.next_name(self.held_max)? else {
+            let Some(name) = level.next_name(held)? else {
                 self.levels.pop();
                 self.directory_rules.pop();
                 continue;
@@ -136,6 +141,11 @@ impl<'a> Walk<'a> {
         };
         let directory = &self.levels.last().expect("the entry was found in it").directory;
         Ok(Some(Visited { entry: found.0, directory, name: found.1 }))
+    }
+
+    /// Names held at a level: half as many at each further one, so that all levels together have a limit.
+    fn held_at(&self, levels: usize) -> usize {
+        (self.held_max >> levels.min(HALVINGS_MAX)).max(NAMES_HELD_MIN)
     }
 
     /// Descends into the directory of the last entry. One that is gone, or became something else, is empty.

@@ -11,7 +11,7 @@ use crate::agents::AgentTable;
 use hostd_core::{BudgetBounds, Scheme, egress::Exceptions, limits};
 use hostd_drivers::QuotaChoice;
 use parsers::{
-    absolute, address, agents, auth, budget, docker_socket, domain, driver, exceptions, public, quota,
+    absolute, address, agents, auth, budget, docker_socket, domain, driver, exceptions, files, public, quota,
     registries, tls,
 };
 use std::{fmt, net::SocketAddr, path::PathBuf};
@@ -38,6 +38,7 @@ pub struct Config {
     pub image_registries: Vec<String>,
     pub idle_s: u64,
     pub auth: Auth,
+    pub files: Files,
     /// Host names, beside loopback and the bind address, under which the API may be called.
     pub api_hosts: Vec<String>,
     /// Longest silence of a model provider during a response.
@@ -74,6 +75,13 @@ pub enum DriverChoice {
     Auto,
     Oci,
     Docker,
+}
+
+/// Where operations on files are performed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Files {
+    Host,
+    Sandbox,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +129,7 @@ impl Config {
             idle_s: values.integer("idle_seconds")?.unwrap_or(limits::IDLE_DEFAULT_S),
             model_idle_s: values.integer("model_idle_seconds")?.unwrap_or(limits::MODEL_IDLE_DEFAULT_S),
             auth: auth(&values.text("auth")?)?,
+            files: files(&values.text("files")?)?,
             api_hosts: values.list("api_hosts")?,
             runtimed: path("runtimed")?,
             host_image_dirs: values

@@ -131,6 +131,27 @@ pub enum FilesRequest {
     },
 }
 
+impl FilesRequest {
+    /// Whether the verb makes the workspace larger.
+    pub fn adds_content(&self) -> bool {
+        match self {
+            Self::Write(_)
+            | Self::Mkdir { .. }
+            | Self::Copy { .. }
+            | Self::WriteMany
+            | Self::Unpack { .. } => true,
+            Self::Stat { .. }
+            | Self::List(_)
+            | Self::Read { .. }
+            | Self::Delete { .. }
+            | Self::Move { .. }
+            | Self::Pack { .. }
+            | Self::Search(_)
+            | Self::Watch { .. } => false,
+        }
+    }
+}
+
 /// Which entries of a tree are visited.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {

@@ -96,6 +96,7 @@ fn list_command(missing: &Missing) -> String {
         }
         MissingKind::Exec => format!("slipway ps {sandbox}"),
         MissingKind::Service => format!("slipway services {sandbox}"),
+        MissingKind::FileLink => format!("slipway files link {sandbox} --list"),
         MissingKind::PreviewLink => format!("slipway preview-link {sandbox} --list"),
         MissingKind::Token => "slipway token ls".to_owned(),
         MissingKind::Image => "slipway image ls".to_owned(),
@@ -120,10 +121,9 @@ fn api_next_step(error: &ApiError) -> Option<String> {
         ApiErrorCode::SandboxFailed => Some(format!(
             "`slipway attempts {existing}` shows why; `slipway recreate {existing}` tries again"
         )),
-        ApiErrorCode::NotFound => Some(match &detail.missing {
-            Some(missing) => format!("`{}` shows what exists", list_command(missing)),
-            None => "`slipway ls` shows what exists".to_owned(),
-        }),
+        ApiErrorCode::NotFound => {
+            detail.missing.as_ref().map(|missing| format!("`{}` shows what exists", list_command(missing)))
+        }
         ApiErrorCode::Gone => Some("`slipway ls` shows what exists".to_owned()),
         ApiErrorCode::Unsupported if !detail.supported.is_empty() => {
             Some(format!("supported: {}", detail.supported.join(", ")))
@@ -156,7 +156,16 @@ fn api_next_step(error: &ApiError) -> Option<String> {
         | ApiErrorCode::IdempotencyMismatch
         | ApiErrorCode::Unsupported
         | ApiErrorCode::NotRunning
+        | ApiErrorCode::FileExists
+        | ApiErrorCode::NotAFile
+        | ApiErrorCode::NotADirectory
+        | ApiErrorCode::NotEmpty
+        | ApiErrorCode::OutsideWorkspace
+        | ApiErrorCode::AccessDenied
+        | ApiErrorCode::PreconditionFailed
+        | ApiErrorCode::RangeNotSatisfiable
         | ApiErrorCode::Internal => None,
+        ApiErrorCode::Asleep => Some("start the sandbox (`slipway start ID`), then try again".to_owned()),
     }
 }
 

@@ -22,6 +22,7 @@ mod duration;
 pub mod edge;
 pub mod egress;
 mod error_page;
+mod file_link;
 mod grant;
 mod idle;
 mod idle_traffic;
@@ -67,6 +68,7 @@ pub use error_page::{
     ErrorPage, LogExcerpt, NoResponse, OtherPreview, PreviewFacts, WaitMode, WaitProgress, explain,
     is_reachable_from_preview, progress,
 };
+pub use file_link::{FileLink, FileLinkSigner};
 pub use grant::{GrantTerms, GrantedModel};
 pub use idle::{DOZE_MAX_WINDOWS, IdleTimes, IdleWindow, SleepDecision, idle_inside_ms};
 pub use idle_traffic::HeartbeatDetector;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use hostd_core::{AppPort, Blueprint, ContainerState, Handle};
 use protocol::api::{Capabilities, Owner, SandboxId, SandboxScope, StatsView};
 use serde::{Deserialize, Serialize};
-use std::{any::Any, collections::BTreeMap, io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{any::Any, collections::BTreeMap, io, net::SocketAddr, os::fd::OwnedFd, path::PathBuf, sync::Arc};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
@@ -123,6 +123,17 @@ pub enum DriverError {
     },
 }
 
+/// Where the files of a sandbox are.
+#[derive(Debug)]
+pub enum WorkspaceAccess {
+    /// On this machine, whether the sandbox runs or not: the top directory of the workspace.
+    Here(OwnedFd),
+    /// Within reach of the sandbox's runtimed only, and so only while it runs.
+    Inside,
+    /// The sandbox was never launched, so that it has none.
+    Missing,
+}
+
 /// How much of its limit a workspace uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskUsage {
@@ -201,6 +212,8 @@ pub trait Driver: Transport {
     /// The log directory of runtimed, if it can be read from the host. Its files were written from inside and are not
     /// trusted.
     fn logs(&self, sandbox: &SandboxId) -> Option<PathBuf>;
+    /// The way to the files of a sandbox.
+    async fn open_workspace(&self, sandbox: &SandboxId) -> Result<WorkspaceAccess, DriverError>;
     /// The size of the workspace on disk; `None` where there is none.
     async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError>;
     /// How much of its disk limit of `disk_mb` the workspace uses; `None` where the driver keeps no limits.

@@ -17,7 +17,7 @@ mod registry;
 
 pub use driver::{
     BadgeDetails, DiskUsage, Driver, DriverError, FoundSandbox, LaunchRequest, ProgressSink, SandboxBadge,
-    Stream, Target, Transport,
+    Stream, Target, Transport, WorkspaceAccess,
 };
 pub use hostd_core::{ContainerState, Handle};
 pub use local::{

@@ -2,6 +2,7 @@
 
 use super::{
     ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Stream, Target, Transport,
+    WorkspaceAccess,
 };
 use async_trait::async_trait;
 use hostd_core::Blueprint;
@@ -104,6 +105,10 @@ impl Driver for NotConfigured {
 
     fn logs(&self, _: &SandboxId) -> Option<PathBuf> {
         None
+    }
+
+    async fn open_workspace(&self, _: &SandboxId) -> Result<WorkspaceAccess, DriverError> {
+        self.unavailable()
     }
 
     async fn workspace_bytes(&self, _: &SandboxId) -> Result<Option<u64>, DriverError> {

@@ -108,9 +108,30 @@ impl WriteWindow {
     }
 }
 
-/// The window of the connection that the body of a response comes from; an extension of the response.
+/// The window of the connection that a body comes from; an extension of the request or response.
 #[derive(Clone)]
 pub struct SourceWindow(pub Arc<WriteWindow>);
+
+impl SourceWindow {
+    /// Large reads of the body, while this lives. Without a permit they stay small.
+    pub fn enlarge(&self) -> Option<LargeReads> {
+        let permit = LARGE_BODIES.try_acquire().ok()?;
+        self.0.is_large.store(true, Relaxed);
+        Some(LargeReads { window: self.0.clone(), _permit: permit })
+    }
+}
+
+/// A body that hostd itself takes from a connection, in large reads.
+pub struct LargeReads {
+    window: Arc<WriteWindow>,
+    _permit: SemaphorePermit<'static>,
+}
+
+impl Drop for LargeReads {
+    fn drop(&mut self) {
+        self.window.is_large.store(false, Relaxed);
+    }
+}
 
 /// Accounts for one body on its way to a connection.
 pub struct Transfer {

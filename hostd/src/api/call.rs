@@ -5,6 +5,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use hostd_core::{Access, Identity};
 use hostd_drivers::control::Control;
+use hostd_net::backpressure::{LargeReads, SourceWindow};
 use hostd_store::SandboxRecord;
 use hyper::{HeaderMap, header::ACCEPT, upgrade::OnUpgrade};
 use protocol::{
@@ -24,6 +25,8 @@ pub struct Call {
     pub body: Bytes,
     /// The body of routes that stream it.
     pub stream: TakeOnce<Body>,
+    /// The connection that it comes from.
+    pub source: Option<SourceWindow>,
     pub upgrade: Option<OnUpgrade>,
     /// The permit of a TCP connection; connections on the Unix socket have none.
     pub permit: Option<Arc<ConnectionPermit>>,
@@ -45,6 +48,12 @@ impl<T> TakeOnce<T> {
 }
 
 impl Call {
+    /// The streamed body, read in large pieces while the other value lives.
+    pub fn take_upload(&mut self) -> (Body, Option<LargeReads>) {
+        let large = self.source.as_ref().and_then(SourceWindow::enlarge);
+        (self.stream.take().unwrap_or_default(), large)
+    }
+
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, CallError> {
         request_body::parse(&self.body)
     }

@@ -7,7 +7,7 @@ use super::{
     call::{Call, TakeOnce},
     connection_permits::ConnectionPermit,
     error::{CallError, CallResult, ErrorExtension},
-    idempotency, limits, older, openapi,
+    files, idempotency, limits, older, openapi,
     peer::Peer,
     query::Query,
     rebinding_guard, request_body,
@@ -23,8 +23,9 @@ use axum::{
 };
 use bytes::Bytes;
 use hostd_core::Identity;
+use hostd_net::backpressure::SourceWindow;
 use hyper::{
-    HeaderMap,
+    HeaderMap, Uri,
     header::{CONNECTION, HeaderValue},
     http::Extensions,
     upgrade::OnUpgrade,
@@ -121,7 +122,7 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
         || AuditedRequest { request_id: String::new(), method: route.method.clone(), path: String::new() };
     let subject = request.extensions_mut().remove::<AuditedRequest>().unwrap_or_else(fallback);
     let (matched, older) = (MatchedRoute(route.path), route.older);
-    let mut response = match authorize(&api, &route, request.extensions(), request.headers()).await {
+    let mut response = match authorize(&api, &route, &params, RequestHead::of(&request)).await {
         Ok(caller) => handle(AuthorizedRequest { api, route, caller, subject }, params, request).await,
         Err((caller, failure)) => {
             let code = failure.error.code;
@@ -141,16 +142,36 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
     response
 }
 
+/// A request without its body.
+#[derive(Clone, Copy)]
+struct RequestHead<'a> {
+    uri: &'a Uri,
+    headers: &'a HeaderMap,
+    connection: &'a Extensions,
+}
+
+impl<'a> RequestHead<'a> {
+    fn of(request: &'a Request) -> Self {
+        Self { uri: request.uri(), headers: request.headers(), connection: request.extensions() }
+    }
+}
+
 /// Returns the caller, if the caller may use this route.
 async fn authorize(
     api: &Api,
     route: &Route,
-    connection: &Extensions,
-    headers: &HeaderMap,
+    params: &Params,
+    head: RequestHead<'_>,
 ) -> Result<Identity, (Option<Identity>, CallError)> {
-    if route.required == RequiredAccess::Anonymous {
-        return Ok(authenticate::anonymous());
+    match route.required {
+        RequiredAccess::Anonymous => return Ok(authenticate::anonymous()),
+        RequiredAccess::Signature => {
+            let signed = files::authenticate_signature(api, &route.method, params.as_ref().ok(), head.uri);
+            return signed.await.map_err(|failure| (None, failure));
+        }
+        RequiredAccess::Read | RequiredAccess::Write | RequiredAccess::Admin | RequiredAccess::Operator => {}
     }
+    let RequestHead { connection, headers, .. } = head;
     let peer = connection.get::<Peer>().copied();
     let peer =
         peer.ok_or_else(|| (None, CallError::new(ApiErrorCode::Forbidden, "the connection has no peer")))?;
@@ -224,6 +245,7 @@ async fn build_call(
     let query = Query::parse(request.uri(), &this.route.query)?;
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
     let permit = request.extensions_mut().remove::<Arc<ConnectionPermit>>();
+    let source = request.extensions_mut().remove::<SourceWindow>();
     let (parts, incoming) = request.into_parts();
     let (body, stream) = match this.route.body {
         RequestBody::Stream => (Bytes::new(), Some(incoming)),
@@ -235,7 +257,7 @@ async fn build_call(
     };
     let (api, caller) = (this.api.clone(), this.caller.clone());
     let (headers, stream, claimed_ms) = (parts.headers, TakeOnce::new(stream), None);
-    Ok(Call { api, caller, params, query, headers, body, stream, upgrade, permit, claimed_ms })
+    Ok(Call { api, caller, params, query, headers, body, stream, source, upgrade, permit, claimed_ms })
 }
 
 /// An empty object is accepted where no body is expected.
@@ -253,7 +275,7 @@ impl AuthorizedRequest {
             refusal.is_some_and(|refusal| refusal.foreign || refusal.code == ApiErrorCode::Forbidden);
         let code = refusal.and_then(|refusal| code_text(refusal.code));
         let row = self.subject.row(Some(&self.caller), response.status().as_u16(), code);
-        if self.route.mutates() {
+        if self.route.is_audited() {
             self.api.audit.record_action(row).await;
         } else if refused {
             self.api.audit.record_refusal(row);

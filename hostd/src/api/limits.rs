@@ -65,3 +65,29 @@ pub const KEEPALIVE_HOLD_S: u64 = 1;
 /// Sandboxes whose listening ports a list queries concurrently, and how long all queries may take.
 pub const LISTENING_CONCURRENCY: usize = 16;
 pub const LISTENING_TIMEOUT_MS: u64 = 1_000;
+/// Verbs on files at once: of one sandbox, and of all. Each has a thread.
+pub const FILES_VERBS_OF_SANDBOX_MAX: usize = 64;
+pub const FILES_VERBS_MAX: usize = 256;
+/// Trees watched at once: of one sandbox, and of all.
+pub const FILE_WATCHES_OF_SANDBOX_MAX: usize = 8;
+pub const FILE_WATCHES_MAX: usize = 256;
+/// Changes that a watch keeps for subscribers that reconnect, and how long it waits for them.
+pub const FILE_CHANGES_KEPT: usize = 16_384;
+pub const FILE_WATCH_LINGER_MS: u64 = 60_000;
+/// How long a process inside a sandbox may work before it replies. Unpacking takes longest.
+pub const FILES_REPLY_MAX_MS: u64 = 15 * 60_000;
+/// The longest silence in the middle of an upload.
+pub const UPLOAD_IDLE_MAX_MS: u64 = 60_000;
+/// What is read of an upload after it was refused.
+pub const UPLOAD_DRAIN_MAX_BYTES: usize = 16 << 20;
+pub const UPLOAD_DRAIN_MAX_MS: u64 = 2_000;
+/// Lifetime of a signed URL: default and maximum.
+pub const FILE_LINK_TTL_DEFAULT_MS: u64 = 15 * 60_000;
+pub const FILE_LINK_TTL_MAX_MS: u64 = 7 * 24 * 3_600_000;
+/// Bytes of an upload by a signed URL that names none.
+pub const FILE_LINK_UPLOAD_DEFAULT_BYTES: u64 = 1 << 30;
+/// Patterns of `exclude` in one request, and the bytes of all of them.
+pub const EXCLUDES_MAX: usize = 64;
+pub const EXCLUDES_MAX_CHARS: usize = 4096;
+/// Characters of a pattern to search for.
+pub const PATTERN_MAX_CHARS: usize = 1024;

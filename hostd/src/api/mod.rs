@@ -27,6 +27,7 @@ mod error;
 mod events;
 mod exec_run;
 mod execs;
+mod files;
 mod host;
 mod idempotency;
 mod images;

@@ -26,6 +26,7 @@ fn kind(pattern: &str, parameter: &str) -> Option<MissingKind> {
         "exec" => MissingKind::Exec,
         "service" => MissingKind::Service,
         "link" => MissingKind::PreviewLink,
+        "file_link" => MissingKind::FileLink,
         "token" => MissingKind::Token,
         "provider" => MissingKind::ModelProvider,
         "tenant" => MissingKind::Budget,
@@ -65,6 +66,7 @@ mod tests {
         no preview link `a-link` in sandbox `a-id`
         no sandbox `a-id` (or it belongs to another tenant)
         no service `a-service` in sandbox `a-id`
+        no signed URL `a-file_link` in sandbox `a-id`
         no task `a-task` in sandbox `a-id`
         no token `a-token` (or it belongs to another tenant)
         ");

@@ -40,6 +40,10 @@ pub enum ParamKind {
     Key,
     /// Comma-separated kinds of events.
     Kinds,
+    /// A path of a workspace: bytes, percent-encoded.
+    Path,
+    /// Permissions in octal.
+    Mode,
     /// Any text of at most this many characters.
     Text {
         most_chars: usize,
@@ -49,6 +53,9 @@ pub enum ParamKind {
 pub const ID_PATTERN: &str = "^[0-7][0-9a-hjkmnp-tv-zA-HJKMNP-TV-Z]{25}$";
 pub const NAME_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 pub const LABEL_PATTERN: &str = "^[!-~]{1,128}$";
+pub const MODE_PATTERN: &str = "^0?[0-7]{3}$";
+/// Bytes of a path of a workspace.
+pub const PATH_MAX_BYTES: usize = ::files::limits::PATH_MAX_BYTES;
 /// The largest number accepted anywhere: the maximum of an SQLite integer.
 pub const NUMBER_MAX: u64 = i64::MAX as u64;
 
@@ -75,7 +82,9 @@ impl ParamKind {
             Self::Kinds if text.split(',').count() > api::KINDS_MAX => {
                 Err(format!("must be at most {} kinds", api::KINDS_MAX))
             }
-            Self::Id | Self::Key | Self::Kinds | Self::Text { .. } => Ok(()),
+            Self::Mode => mode(text).map(drop),
+            // Its bytes are checked where they are read.
+            Self::Path | Self::Id | Self::Key | Self::Kinds | Self::Text { .. } => Ok(()),
         }
     }
 
@@ -98,6 +107,8 @@ impl ParamKind {
             Self::Kinds => {
                 json!({"type": "string", "pattern": format!("^[^,]*(,[^,]*){{0,{}}}$", api::KINDS_MAX - 1)})
             }
+            Self::Path => json!({"type": "string", "maxLength": PATH_MAX_BYTES}),
+            Self::Mode => json!({"type": "string", "pattern": MODE_PATTERN}),
             Self::Text { most_chars } => json!({"type": "string", "maxLength": most_chars}),
         }
     }
@@ -109,6 +120,14 @@ pub fn flag(text: &str) -> Result<bool, String> {
         "0" | "false" => Ok(false),
         _ => Err("must be true, false, 1 or 0".to_owned()),
     }
+}
+
+/// Permissions without set-id and sticky bits.
+pub fn mode(text: &str) -> Result<u32, String> {
+    let digits = text.strip_prefix('0').filter(|rest| rest.len() == 3).unwrap_or(text);
+    let parsed =
+        u32::from_str_radix(digits, 8).ok().filter(|_| digits.len() == 3 && !digits.starts_with('+'));
+    parsed.ok_or_else(|| "must be three octal digits, as in 644 or 0755".to_owned())
 }
 
 pub fn number(text: &str, least: u64, most: u64) -> Result<u64, String> {

@@ -4,21 +4,27 @@
 use super::{
     error::CallError,
     limits as api,
-    param::{self, NUMBER_MAX, Param},
+    param::{self, NUMBER_MAX, PATH_MAX_BYTES, Param, ParamKind},
 };
 use axum::extract::Query as Parsed;
 use hostd_core::limits;
 use hyper::Uri;
+use protocol::files::FilePath;
 
 #[derive(Debug, Default, PartialEq)]
-pub struct Query(Vec<(String, String)>);
+pub struct Query {
+    pairs: Vec<(String, String)>,
+    /// Parameters that are paths, as their bytes.
+    paths: Vec<(&'static str, FilePath)>,
+}
 
 impl Query {
     pub fn parse(uri: &Uri, known: &[Param]) -> Result<Self, CallError> {
         let invalid = |_| CallError::invalid("query", "must be name=value pairs separated by &");
         let Parsed(pairs) = Parsed::<Vec<(String, String)>>::try_from_uri(uri).map_err(invalid)?;
         for (at, (name, value)) in pairs.iter().enumerate() {
-            if name.contains('\u{fffd}') || value.contains('\u{fffd}') {
+            let is_path = known.iter().any(|param| param.name == name && param.kind == ParamKind::Path);
+            if name.contains('\u{fffd}') || (value.contains('\u{fffd}') && !is_path) {
                 return Err(CallError::invalid(name, "the query is not UTF-8"));
             }
             let Some(param) = known.iter().find(|param| param.name == name) else {
@@ -34,11 +40,17 @@ impl Query {
                 return Err(CallError::invalid(name, "given twice"));
             }
         }
-        Ok(Self(pairs))
+        let paths = paths(uri.query().unwrap_or_default(), known)?;
+        Ok(Self { pairs, paths })
+    }
+
+    /// A parameter that is a path.
+    pub fn path(&self, name: &str) -> Option<&FilePath> {
+        self.paths.iter().find(|(each, _)| *each == name).map(|(_, path)| path)
     }
 
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(each, _)| each == name).map(|(_, value)| value.as_str())
+        self.pairs.iter().find(|(each, _)| each == name).map(|(_, value)| value.as_str())
     }
 
     pub fn flag(&self, name: &str, otherwise: bool) -> Result<bool, CallError> {
@@ -81,7 +93,7 @@ impl Query {
     /// The named parameters as a query for runtimed; they contain only letters and digits.
     pub fn runtimed_query(&self, names: &[&str]) -> Result<String, CallError> {
         let mut query = String::new();
-        for (name, value) in self.0.iter().filter(|(name, _)| names.contains(&name.as_str())) {
+        for (name, value) in self.pairs.iter().filter(|(name, _)| names.contains(&name.as_str())) {
             if value.is_empty() || !value.bytes().all(|b| b.is_ascii_alphanumeric()) {
                 return Err(CallError::invalid(name, "must be a number or a word"));
             }
@@ -92,15 +104,33 @@ impl Query {
     }
 }
 
+/// The bytes of parameters that are paths. `+` is a space, as in every query.
+fn paths(query: &str, known: &[Param]) -> Result<Vec<(&'static str, FilePath)>, CallError> {
+    let mut found = Vec::new();
+    for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        let is_path = |param: &&Param| param.kind == ParamKind::Path && param.name == name;
+        let Some(param) = known.iter().find(is_path) else { continue };
+        let invalid = |message: &str| CallError::invalid(name, message);
+        let path = FilePath::decode(&value.replace('+', " "));
+        let path = path.ok_or_else(|| invalid("a % must be followed by two hexadecimal digits"))?;
+        if path.0.len() > PATH_MAX_BYTES || path.0.contains(&0) {
+            return Err(invalid("must be at most 4095 bytes, none of them NUL"));
+        }
+        found.push((param.name, path));
+    }
+    Ok(found)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{super::param::ParamKind, *};
+    use super::*;
 
     const KNOWN: &[Param] = &[
         Param { name: "wait", about: "", kind: ParamKind::WAIT },
         Param { name: "limit", about: "", kind: ParamKind::LIMIT },
         Param { name: "after", about: "", kind: ParamKind::Text { most_chars: 64 } },
         Param { name: "follow", about: "", kind: ParamKind::Flag },
+        Param { name: "path", about: "", kind: ParamKind::Path },
     ];
 
     fn parse(query: &str) -> Result<Query, String> {
@@ -113,6 +143,17 @@ mod tests {
         assert!(parse("wait=0&limit=5").is_ok());
         for (query, field) in [("wiat=0", "wiat"), ("limit=1&limit=2", "limit"), ("after=%ff", "after")] {
             assert_eq!(parse(query).unwrap_err(), field, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_bytes() {
+        let path = |query| parse(query).map(|query| query.path("path").map(|path| path.0.clone()));
+        assert_eq!(path("path=a%2Fb+c%ff"), Ok(Some(b"a/b c\xff".to_vec())));
+        assert_eq!(path("path="), Ok(Some(vec![])));
+        assert_eq!(path("limit=5"), Ok(None));
+        for wrong in ["path=%zz", "path=%", "path=a%00b", "path=a&path=b"] {
+            assert_eq!(path(wrong), Err("path".to_owned()), "{wrong}");
         }
     }
 

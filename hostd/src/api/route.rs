@@ -27,6 +27,8 @@ pub enum RequiredAccess {
     Admin,
     /// The operator of the host.
     Operator,
+    /// The signature of a URL instead of a token.
+    Signature,
 }
 
 impl RequiredAccess {
@@ -37,6 +39,8 @@ impl RequiredAccess {
             Self::Write => caller.allows(Access::Write),
             Self::Admin => caller.operator || caller.scope == TokenScope::Admin,
             Self::Operator => caller.operator,
+            // Checked when the caller is authenticated: the identity is that of the URL.
+            Self::Signature => true,
         }
     }
 
@@ -47,6 +51,7 @@ impl RequiredAccess {
             Self::Write => "a token of scope run or admin",
             Self::Admin => "a token of scope admin",
             Self::Operator => "the operator of this host",
+            Self::Signature => "a signed URL",
         }
     }
 }
@@ -77,6 +82,8 @@ pub struct Route {
     pub required: RequiredAccess,
     pub body: RequestBody,
     pub idempotency: Idempotency,
+    /// Whether a streamed body does not keep the call from being audited.
+    pub audits_stream: bool,
     pub query: Vec<Param>,
     /// Headers that the handler reads, for the document.
     pub headers: Vec<Param>,
@@ -111,6 +118,7 @@ impl Route {
             required,
             body,
             idempotency,
+            audits_stream: false,
             query: Vec::new(),
             headers: Vec::new(),
             doc: RouteDoc::default(),
@@ -124,6 +132,17 @@ impl Route {
     pub fn mutates(&self) -> bool {
         (self.method != Method::GET || self.required == RequiredAccess::Write)
             && self.body != RequestBody::Stream
+    }
+
+    /// Whether the call is audited when it succeeds.
+    pub fn is_audited(&self) -> bool {
+        self.mutates() || self.audits_stream
+    }
+
+    /// Audits a call whose body is streamed.
+    pub fn audited(mut self) -> Self {
+        self.audits_stream = true;
+        self
     }
 
     pub fn older(mut self) -> Self {

@@ -1,7 +1,7 @@
 //! The table: every route of the API with its required access, request and responses.
 
 use super::{
-    activity, agents, audit, budgets, drivers, egress, ensure, events, execs, host, images, inspect,
+    activity, agents, audit, budgets, drivers, egress, ensure, events, execs, files, host, images, inspect,
     lifecycle, models, older, permissions, port_tunnels, preview_links,
     route::{
         RequiredAccess::{Admin, Anonymous, Operator, Read, Write},
@@ -35,6 +35,7 @@ pub fn all() -> Vec<Route> {
         inspection(),
         task(),
         exec(),
+        files::routes(),
         service(),
         preview_link(),
         egress_rules(),

@@ -11,7 +11,7 @@ use hostd_core::{connection_admission::AdmissionLimits, limits};
 use hostd_drivers::Stream;
 use hostd_metrics::GaugeGuard;
 use hostd_net::{
-    backpressure::{WindowBody, WindowIo, WriteWindow},
+    backpressure::{SourceWindow, WindowBody, WindowIo, WriteWindow},
     connections::{self, Accept, IpPrefix, ServeOptions},
 };
 use http_body_util::BodyExt as _;
@@ -147,6 +147,7 @@ async fn serve_connection(
     let of_bodies = window.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(client.peer);
+        request.extensions_mut().insert(SourceWindow(of_bodies.clone()));
         let busy = client.permit.as_ref().map(|permit| {
             request.extensions_mut().insert(permit.clone());
             permit.begin()

@@ -22,10 +22,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-const RETRY_FIELD: &[u8] = b"retry: 1000\n\n";
+pub const RETRY_FIELD: &[u8] = b"retry: 1000\n\n";
 /// Interval of heartbeat comments on a silent stream.
-const HEARTBEAT_MS: u64 = 15_000;
-const HEARTBEAT_COMMENT: &[u8] = b": still here\n\n";
+pub const HEARTBEAT_MS: u64 = 15_000;
+pub const HEARTBEAT_COMMENT: &[u8] = b": still here\n\n";
 /// Tells buffering proxies to pass this response on at once.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
@@ -42,6 +42,16 @@ pub struct SseSubscriber {
     ended: bool,
     _permit: StreamPermit,
     _counted: GaugeGuard,
+}
+
+/// The response of a stream of server-sent events.
+pub fn response(frames: Body) -> Response {
+    let mut response = Response::new(frames);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
 }
 
 impl SseSubscriber {
@@ -77,12 +87,7 @@ impl SseSubscriber {
                 Err(error) => Some((Err(error), None)),
             }
         });
-        let mut response = Response::new(Body::new(StreamBody::new(frames)));
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
-        response
+        response(Body::new(StreamBody::new(frames)))
     }
 
     /// The next chunk of the stream; `None` at its end, and when hostd shuts down.

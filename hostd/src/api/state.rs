@@ -3,6 +3,7 @@
 use super::{
     agent_versions::AgentVersions,
     audit_writer::AuditWriter,
+    files::{FileWatches, FilesBackend},
     images::ImageBackend,
     limits,
     metrics::{self, ApiMetrics},
@@ -10,7 +11,7 @@ use super::{
     warm_agents::WarmAgents,
 };
 use crate::{agents::Agents, reconcile::Fleet};
-use hostd_core::{Defaults, Previews};
+use hostd_core::{Defaults, FileLinkSigner, Previews};
 use hostd_drivers::Drivers;
 use hostd_edge::{EdgeMetrics, egress::Egress, preview_links::PreviewLinks};
 use hostd_metrics::Registry;
@@ -42,6 +43,9 @@ pub struct Settings {
     pub data_dir: PathBuf,
     pub images: ImageBackend,
     pub links: PreviewLinks,
+    pub file_links: FileLinkSigner,
+    /// Whether verbs on files are performed inside the sandbox, also where hostd could reach them.
+    pub files_in_sandbox: bool,
 }
 
 /// The parts of hostd that requests use.
@@ -83,6 +87,8 @@ pub struct Api {
     pub(super) agent_versions: AgentVersions,
     /// Agents started in advance, until their tasks come.
     pub(super) warm_agents: WarmAgents,
+    pub(super) files: FilesBackend,
+    pub(super) file_watches: FileWatches,
     /// Tasks that outlive their requests.
     pub(super) work: TaskTracker,
     /// Cancelled when hostd begins to shut down: streams end.
@@ -112,6 +118,7 @@ impl Api {
         let (key_locks, work) = (KeyedLocks::default(), TaskTracker::new());
         let (stream_limits, agent_versions, warm_agents) =
             (StreamLimits::default(), AgentVersions::default(), WarmAgents::default());
+        let (files, file_watches) = (FilesBackend::default(), FileWatches::default());
         Arc::new(Self {
             fleet,
             store,
@@ -131,6 +138,8 @@ impl Api {
             stream_limits,
             agent_versions,
             warm_agents,
+            files,
+            file_watches,
             work,
             closing,
         })

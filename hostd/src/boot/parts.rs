@@ -9,7 +9,7 @@ use crate::{
     inside::InsideServer,
     reconcile::{Fleet, FleetParts, Timing},
 };
-use hostd_core::{Defaults, PassSigner, Previews, limits};
+use hostd_core::{Defaults, FileLinkSigner, PassSigner, Previews, limits};
 use hostd_drivers::Drivers;
 use hostd_edge::{
     Edge, PreviewTargets,
@@ -121,6 +121,8 @@ impl Parts {
             data_dir: config.data_dir.clone(),
             images: self.images.clone(),
             links,
+            file_links: FileLinkSigner::new(&self.files.key),
+            files_in_sandbox: config.files == config::Files::Sandbox,
         };
         ApiParts {
             fleet,

@@ -119,6 +119,13 @@ pub const KEYS: &[ConfigKey] = &[
         effect: "Directories, such as `/opt/node`, that the image `host` shows beside `/usr`, read-only. In the environment: separated by commas.",
     },
     ConfigKey {
+        name: "files",
+        default: Text("host"),
+        source: FileOrEnvironment,
+        summary: "host or sandbox: where operations on files are performed",
+        effect: "Where the operations of the files API are performed: by `host`, with the rights of the sandbox's user, also while a sandbox sleeps; or by a process inside the `sandbox`, so that hostd opens no file of a workspace, and a sleeping sandbox answers `asleep`.",
+    },
+    ConfigKey {
         name: "agent",
         default: Described("`opencode`"),
         source: FileOrEnvironment,

@@ -1,6 +1,6 @@
 //! Parsers of single values. An error names the key and what its value may be.
 
-use super::{Auth, ConfigError, DriverChoice, bad, keys::variable};
+use super::{Auth, ConfigError, DriverChoice, Files, bad, keys::variable};
 use crate::agents::{AgentConfigError, AgentTable};
 use hostd_core::{
     BudgetBounds, Scheme,
@@ -104,6 +104,14 @@ pub fn docker_socket(text: &str) -> Result<PathBuf, ConfigError> {
         "must be the path of a Unix socket on this machine, as in /var/run/docker.sock, not {text:?}"
     );
     Err(bad("SLIPWAY_DOCKER_SOCKET", message))
+}
+
+pub fn files(text: &str) -> Result<Files, ConfigError> {
+    match text {
+        "host" => Ok(Files::Host),
+        "sandbox" => Ok(Files::Sandbox),
+        other => Err(bad("SLIPWAY_FILES", format!("must be host or sandbox, not {other:?}"))),
+    }
 }
 
 pub fn auth(text: &str) -> Result<Auth, ConfigError> {

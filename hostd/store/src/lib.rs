@@ -28,6 +28,7 @@ mod events;
 mod exec_exits;
 mod execs;
 pub mod failpoint;
+mod file_links;
 #[cfg(any(test, feature = "test-support"))]
 pub mod fixture;
 mod handle;
@@ -74,8 +75,8 @@ pub use model_budgets::period;
 pub use model_calls::CallEnd;
 pub use preview_links::LinkMade;
 pub use records::{
-    AttemptRecord, AuditRecord, BudgetRecord, EventRecord, ExecRecord, FoundTask, LinkRecord, NewSandbox,
-    NewTask, ProviderRecord, SandboxRecord, Secret, TaskGrant, TaskRecord, TokenRecord,
+    AttemptRecord, AuditRecord, BudgetRecord, EventRecord, ExecRecord, FileLinkRecord, FoundTask, LinkRecord,
+    NewSandbox, NewTask, ProviderRecord, SandboxRecord, Secret, TaskGrant, TaskRecord, TokenRecord,
 };
 pub use repair::{RepairOutcome, repair};
 pub use retention::ExpiredRows;

@@ -1,8 +1,8 @@
 //! Rows as values.
 
 use hostd_core::{
-    Blueprint, BudgetBounds, Environment, GrantTerms, Handle, LinkId, ModelActivity, ModelFailure, Preview,
-    Spend, State,
+    Blueprint, BudgetBounds, Environment, FileLink, GrantTerms, Handle, LinkId, ModelActivity, ModelFailure,
+    Preview, Spend, State,
 };
 use protocol::{
     Cursor, Dialect, ExecId, Exit, FailureReason, Hint, TaskId, TaskPhase, TaskRequest, TaskResult,
@@ -224,6 +224,16 @@ pub struct LinkRecord {
     pub created_by: String,
     pub created_ms: u64,
     pub expires_ms: u64,
+    pub revoked_ms: Option<u64>,
+}
+
+/// A signed URL of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileLinkRecord {
+    pub link: FileLink,
+    /// The principal that created the URL.
+    pub created_by: String,
+    pub created_ms: u64,
     pub revoked_ms: Option<u64>,
 }
 

@@ -11,6 +11,7 @@ pub struct ExpiredRows {
     pub execs: usize,
     pub tokens: usize,
     pub links: usize,
+    pub file_links: usize,
     pub task_events: usize,
     pub task_changes: usize,
     pub tasks: usize,
@@ -30,6 +31,11 @@ const TOKENS: &str = "DELETE FROM tokens WHERE id IN
 const LINKS: &str = "DELETE FROM preview_links WHERE id IN
     (SELECT preview_links.id FROM preview_links JOIN sandboxes ON sandboxes.id = preview_links.sandbox
      WHERE preview_links.expires_ms < ?1
+        OR (sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1)
+     LIMIT ?2)";
+const FILE_LINKS: &str = "DELETE FROM file_links WHERE id IN
+    (SELECT file_links.id FROM file_links JOIN sandboxes ON sandboxes.id = file_links.sandbox
+     WHERE file_links.expires_ms < ?1
         OR (sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1)
      LIMIT ?2)";
 
@@ -89,6 +95,13 @@ impl Store {
             links: self
                 .delete_in_batches(
                     LINKS,
+                    before(limits::DEAD_LINKS_RETENTION_MS),
+                    limits::RETENTION_BATCH_MAX_ROWS,
+                )
+                .await?,
+            file_links: self
+                .delete_in_batches(
+                    FILE_LINKS,
                     before(limits::DEAD_LINKS_RETENTION_MS),
                     limits::RETENTION_BATCH_MAX_ROWS,
                 )

@@ -7,8 +7,18 @@ use super::error::OpenError;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// Migration n brings a database from `user_version` n-1 to n.
-pub(super) const MIGRATIONS: &[&str] =
-    &[FIRST, TASKS, PREVIEW_LINKS, DOZING, MODELS, EGRESS, POST_MORTEMS, OPEN_PERMISSIONS, TASK_CHANGES];
+pub(super) const MIGRATIONS: &[&str] = &[
+    FIRST,
+    TASKS,
+    PREVIEW_LINKS,
+    DOZING,
+    MODELS,
+    EGRESS,
+    POST_MORTEMS,
+    OPEN_PERMISSIONS,
+    FILE_LINKS,
+    TASK_CHANGES,
+];
 
 const FIRST: &str = "
 CREATE TABLE sandboxes (
@@ -278,6 +288,26 @@ ALTER TABLE tasks ADD COLUMN death TEXT;            -- why the sandbox ended und
 
 /// Ids of the permissions that the agent of a task waits for; NULL for none.
 const OPEN_PERMISSIONS: &str = "ALTER TABLE tasks ADD COLUMN open_permissions TEXT";
+
+/// Signed URLs of files. A path is percent-encoded.
+const FILE_LINKS: &str = "
+CREATE TABLE file_links (
+    id TEXT PRIMARY KEY,
+    sandbox TEXT NOT NULL REFERENCES sandboxes (id),
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL,
+    method TEXT NOT NULL,
+    path TEXT NOT NULL,
+    max_bytes INTEGER NOT NULL,
+    created_by TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    expires_ms INTEGER NOT NULL,
+    revoked_ms INTEGER
+) STRICT;
+CREATE INDEX file_links_list ON file_links (sandbox, id);
+CREATE INDEX file_links_end ON file_links (expires_ms);
+";
 
 /// What tasks changed. The checkpoint is the one that runtimed reported before the agent began.
 const TASK_CHANGES: &str = "

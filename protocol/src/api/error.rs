@@ -44,6 +44,24 @@ pub enum ApiErrorCode {
     TooMany,
     /// The exec or service is not running, or the sandbox is not and the request must not wake it.
     NotRunning,
+    /// The files of this sandbox are within reach only while it runs: start it first.
+    Asleep,
+    /// A file or directory with this path exists already.
+    FileExists,
+    /// The path names a directory, a FIFO, a socket or a device where a regular file is needed.
+    NotAFile,
+    /// A part of the path, or all of it, is not a directory.
+    NotADirectory,
+    /// The directory has entries, and the request does not say that they are deleted too.
+    NotEmpty,
+    /// The path, or a link on it, leads out of the workspace.
+    OutsideWorkspace,
+    /// The sandbox's user may not do this.
+    AccessDenied,
+    /// `If-Match` or `If-None-Match` does not hold.
+    PreconditionFailed,
+    /// The file ends before the requested range.
+    RangeNotSatisfiable,
     /// The sandbox is in `error`, or failed during this request: `detail.problem`.
     SandboxFailed,
     /// Nothing listens on this port of the sandbox: `detail.listening` has the ports in use.
@@ -65,7 +83,7 @@ pub enum ApiErrorCode {
 }
 
 impl ApiErrorCode {
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 36] = [
         Self::InvalidRequest,
         Self::Unauthorized,
         Self::Forbidden,
@@ -84,6 +102,15 @@ impl ApiErrorCode {
         Self::BudgetExceeded,
         Self::TooMany,
         Self::NotRunning,
+        Self::Asleep,
+        Self::FileExists,
+        Self::NotAFile,
+        Self::NotADirectory,
+        Self::NotEmpty,
+        Self::OutsideWorkspace,
+        Self::AccessDenied,
+        Self::PreconditionFailed,
+        Self::RangeNotSatisfiable,
         Self::SandboxFailed,
         Self::PortClosed,
         Self::Waking,
@@ -99,13 +126,26 @@ impl ApiErrorCode {
         match self {
             Self::InvalidRequest => 400,
             Self::Unauthorized => 401,
-            Self::Forbidden => 403,
+            Self::Forbidden | Self::AccessDenied => 403,
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
-            Self::Conflict | Self::ScopeTaken | Self::NotRunning => 409,
+            Self::Conflict
+            | Self::ScopeTaken
+            | Self::NotRunning
+            | Self::Asleep
+            | Self::FileExists
+            | Self::NotAFile
+            | Self::NotADirectory
+            | Self::NotEmpty => 409,
             Self::Gone | Self::HistoryGone | Self::CheckpointLost => 410,
+            Self::PreconditionFailed => 412,
             Self::TooLarge => 413,
-            Self::IdempotencyMismatch | Self::Unsupported | Self::NoModel | Self::KeyRefused => 422,
+            Self::RangeNotSatisfiable => 416,
+            Self::IdempotencyMismatch
+            | Self::Unsupported
+            | Self::NoModel
+            | Self::KeyRefused
+            | Self::OutsideWorkspace => 422,
             Self::TooMany | Self::BudgetExceeded => 429,
             Self::Internal => 500,
             Self::SandboxFailed | Self::PortClosed => 502,
@@ -143,6 +183,15 @@ impl ApiErrorCode {
             | Self::KeyRefused
             | Self::BudgetExceeded
             | Self::NotRunning
+            | Self::Asleep
+            | Self::FileExists
+            | Self::NotAFile
+            | Self::NotADirectory
+            | Self::NotEmpty
+            | Self::OutsideWorkspace
+            | Self::AccessDenied
+            | Self::PreconditionFailed
+            | Self::RangeNotSatisfiable
             | Self::SandboxFailed
             | Self::Internal => false,
         }

@@ -7,6 +7,7 @@
 mod agent;
 mod error;
 mod exec;
+mod files;
 mod host;
 mod id;
 mod model;
@@ -24,6 +25,10 @@ mod tunnel;
 pub use agent::{AgentView, WarmAnswer, WarmCreate};
 pub use error::{ApiError, ApiErrorBody, ApiErrorCode, ApiErrorDetail};
 pub use exec::{ExecAnswer, ExecCreate, TtyChoice};
+pub use files::{
+    ContentEncoding, FileChangeView, FileLinkCreate, FileLinkCreated, FileLinkMethod, FileLinkView, FilePage,
+    FileView, FilesWritten, SearchMatchView, SearchView, SkippedView, UnpackView, WriteFile, WriteFiles,
+};
 pub use host::{
     Capabilities, DOCKER_SOCKET, DiskLevel, DriverView, HostView, PODMAN_SOCKET, StaleList, StaleView,
     Unasked,

@@ -34,6 +34,8 @@ pub enum MissingKind {
     Exec,
     Service,
     PreviewLink,
+    /// A signed URL of a file.
+    FileLink,
     Token,
     Image,
     EgressProfile,
@@ -72,6 +74,7 @@ impl Display for Missing {
             MissingKind::Permission => write!(f, "no open permission `{id}`")?,
             MissingKind::Exec => write!(f, "no exec `{id}`")?,
             MissingKind::Service => write!(f, "no service `{id}`")?,
+            MissingKind::FileLink => write!(f, "no signed URL `{id}`")?,
             MissingKind::PreviewLink => write!(f, "no preview link `{id}`")?,
         }
         if let Some(task) = &self.task {

@@ -5,3 +5,4 @@ mod crash;
 mod escape;
 mod faults;
 mod hostile;
+mod hostile_workspace;

@@ -114,7 +114,12 @@ async fn the_document_is_the_committed_one_and_every_get_of_it_answers() -> Resu
     operator.post(&format!("/v1/sandboxes/{id}/execs"), &json!({"id": "e", "shell": "true"})).await?;
     let task = json!({"id": "t", "prompt": "x", "command": ["true"]});
     operator.post(&format!("/v1/sandboxes/{id}/tasks"), &task).await?.expect::<Value>(202)?;
+    operator.until(&format!("/v1/sandboxes/{id}/tasks/t"), |task| !task["result"].is_null()).await?;
     let budget = json!({"requests": 1, "per": "total"});
+    operator
+        .put(&format!("/v1/sandboxes/{id}/files/content?path=f"), &json!("x"))
+        .await?
+        .expect::<Value>(201)?;
     operator.put("/v1/budgets/someone", &budget).await?.expect::<Value>(200)?;
     let document: Value = served.json()?;
     for (path, methods) in document["paths"].as_object().context("paths")? {
@@ -125,7 +130,15 @@ async fn the_document_is_the_committed_one_and_every_get_of_it_answers() -> Resu
             .replace("{task}", "t")
             .replace("{service}", "web")
             .replace("{name}", "default")
+            .replace("{port}", "1")
+            .replace("{file_link}", &id)
             .replace("{tenant}", "someone");
+        let real = match path.rsplit("/files/").next() {
+            Some("content") => format!("{real}?path=f"),
+            Some("search") => format!("{real}?name=f"),
+            Some("watch") => format!("{real}?path=none"),
+            _ => real,
+        };
         // A page instead of a stream that never ends.
         let request =
             Request::get(&real).header("accept", "application/json").body(Full::new(Bytes::new()))?;
@@ -134,6 +147,9 @@ async fn the_document_is_the_committed_one_and_every_get_of_it_answers() -> Resu
         let other = match path.rsplit('/').next() {
             Some("log") if path.contains("/tasks/") => Some(409),
             Some("warm") => Some(404),
+            // A stream that would not end, of a directory that is not there.
+            Some("watch") => Some(404),
+            Some("content") if path.contains("/file-links/") => Some(401),
             _ => None,
         };
         if let Some(status) = other {

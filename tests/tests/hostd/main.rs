@@ -21,3 +21,4 @@ mod tasks;
 mod terminals;
 mod tunnels;
 mod viewers;
+mod workspace_files;

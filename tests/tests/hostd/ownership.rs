@@ -59,6 +59,35 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     ("GET /v1/sandboxes/{id}/tasks/{task}/events", For::Seeing, "", &[200]),
     // That of a command is its events.
     ("GET /v1/sandboxes/{id}/tasks/{task}/log", For::Seeing, "", &[409]),
+    ("GET /v1/sandboxes/{id}/tasks/{task}/changes", For::Seeing, "", &[200, 409]),
+    ("PUT /v1/sandboxes/{id}/files/content?path=f", For::Driving, "x", &[200, 201]),
+    ("GET /v1/sandboxes/{id}/files/content?path=f", For::Seeing, "", &[200]),
+    ("HEAD /v1/sandboxes/{id}/files/content?path=f", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/files", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/files/stat?path=f", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/files/search?name=f", For::Seeing, "", &[200]),
+    ("GET /v1/sandboxes/{id}/files/archive", For::Seeing, "", &[200]),
+    // A stream would not end; that there is no such directory is told to callers that may see the sandbox.
+    ("GET /v1/sandboxes/{id}/files/watch?path=none", For::Seeing, "", &[404]),
+    ("POST /v1/sandboxes/{id}/files/mkdir?path=d", For::Driving, "", &[200, 201]),
+    ("POST /v1/sandboxes/{id}/files/copy?from=f&to=c&overwrite=true", For::Driving, "", &[200]),
+    // Only the first finds it.
+    ("POST /v1/sandboxes/{id}/files/move?from=c&to=m&overwrite=true", For::Driving, "", &[200, 404]),
+    ("DELETE /v1/sandboxes/{id}/files/content?path=m", For::Driving, "", &[204, 404]),
+    (
+        "POST /v1/sandboxes/{id}/files/write-many",
+        For::Driving,
+        r#"{"files": [{"path": "w", "content": ""}]}"#,
+        &[200],
+    ),
+    ("PUT /v1/sandboxes/{id}/files/archive", For::Driving, "no archive", &[400]),
+    ("POST /v1/sandboxes/{id}/file-links", For::Driving, r#"{"method": "GET", "path": "f"}"#, &[201]),
+    ("GET /v1/sandboxes/{id}/file-links", For::Seeing, "", &[200]),
+    ("DELETE /v1/sandboxes/{id}/file-links/{file_link}", For::Driving, "", &[404]),
+    // Without a signature, which is all that counts, whoever asks.
+    ("GET /v1/sandboxes/{id}/file-links/{file_link}/content", For::Everybody, "", &[401]),
+    ("PUT /v1/sandboxes/{id}/file-links/{file_link}/content", For::Everybody, "x", &[401]),
+    ("GET /v1/sandboxes/{id}/ports/{port}/tunnel", For::Driving, "", &[502]),
     ("GET /v1/sandboxes/{id}/execs", For::Seeing, "", &[200]),
     ("GET /v1/sandboxes/{id}/execs/{exec}", For::Seeing, "", &[200]),
     ("GET /v1/sandboxes/{id}/execs/{exec}/output", For::Seeing, "", &[200]),
@@ -203,12 +232,17 @@ async fn call(caller: &Caller, route: &str, body: &str, names: &[(&str, &str)]) 
     }
     let (method, path) = route.split_once(' ').context("a route")?;
     let mut request = Request::builder().method(method).uri(path).header("accept", "application/json");
-    if path.contains("/terminals/") {
+    if path.contains("/terminals/") || path.ends_with("/tunnel") {
         let key = "dGhlIHNhbXBsZSBub25jZQ==";
         request = request.header("connection", "Upgrade").header("upgrade", "websocket");
         request = request.header("sec-websocket-version", "13").header("sec-websocket-key", key);
     }
     caller.call(request.body(Full::new(Bytes::from(body)))?).await
+}
+
+/// A route as the document has it.
+fn without_query(route: &str) -> &str {
+    route.split('?').next().unwrap_or_default()
 }
 
 /// Its id, and that of a link to a preview of it.
@@ -243,6 +277,8 @@ async fn every_route_is_open_to_whom_it_is_for_and_closed_to_all_others() -> Res
                     ("{task}", "t1"),
                     ("{service}", "web"),
                     ("{link}", &link),
+                    ("{file_link}", "01jb9xyzabcdefghjkmnpqrstw"),
+                    ("{port}", "1"),
                     ("{permission}", "p1"),
                     ("{name}", "i"),
                     ("{provider}", "p1"),
@@ -279,7 +315,7 @@ async fn the_table_of_this_file_has_every_documented_route() -> Result<()> {
         let methods = methods.as_object().context("methods")?.keys();
         documented.extend(methods.map(|method| format!("{} {path}", method.to_uppercase())));
     }
-    let here: BTreeSet<String> = ROUTES.iter().map(|(route, ..)| (*route).to_owned()).collect();
+    let here: BTreeSet<String> = ROUTES.iter().map(|(route, ..)| without_query(route).to_owned()).collect();
     ensure!(here == documented, "{:?}", here.symmetric_difference(&documented).collect::<Vec<_>>());
     Ok(())
 }

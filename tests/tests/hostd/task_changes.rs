@@ -88,7 +88,7 @@ async fn paged(caller: &Caller, job: &Job, all: &Value) -> Result<()> {
     loop {
         let path = format!("{}?limit=3&after={after}", changes(job));
         let mut page: Value = caller.get(&path).await?.expect(200)?;
-        files.extend(page["files"].as_array_mut().context("files")?.drain(..));
+        files.append(page["files"].as_array_mut().context("files")?);
         match page["next"].as_str() {
             Some(next) => after = next.to_owned(),
             None => break,

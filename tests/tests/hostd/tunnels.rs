@@ -177,6 +177,25 @@ async fn a_tunnel_that_cannot_be_is_refused_before_the_upgrade() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_silent_tunnel_lets_the_sandbox_doze_and_a_byte_thaws_it() -> Result<()> {
+    let hostd = Hostd::start_with(&[("SLIPWAY_IDLE_SECONDS", "2")]).await?;
+    let operator = hostd.operator()?;
+    let id = serving(&operator).await?;
+    let mut tunnel = open(&operator, &id, "3000/tunnel").await?;
+    operator.becomes(&id, "paused").await?;
+    tunnel.socket.send(Message::binary("are you there")).await?;
+    tunnel.socket.send(Message::Binary(Bytes::new())).await?;
+    ensure!(heard(&mut tunnel).await? == b"are you theregoodbye");
+    ensure!(operator.sandbox(&id).await?["attempt"] == 1, "the same life");
+    ensure!(closes(&mut tunnel).await? == 1000);
+    // One that stays silent for ever does not keep it for ever.
+    let tunnel = open(&operator, &id, "3000/tunnel").await?;
+    operator.becomes(&id, "stopped").await?;
+    drop(tunnel);
+    hostd.stop().await
+}
+
+#[tokio::test]
 async fn slipway_forwards_ports_with_a_token_from_anywhere() -> Result<()> {
     let hostd = Hostd::start().await?;
     let operator = hostd.operator()?;

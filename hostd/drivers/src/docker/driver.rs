@@ -3,7 +3,7 @@
 use super::{
     super::{
         ContainerState, DiskUsage, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Stream, Target,
-        Transport,
+        Transport, WorkspaceAccess,
         local::{
             cgroup::{Cgroup, Hierarchies},
             files::{self, failed},
@@ -321,6 +321,10 @@ impl Driver for Docker {
 
     fn logs(&self, sandbox: &SandboxId) -> Option<PathBuf> {
         Some(self.inner.dir(sandbox).control())
+    }
+
+    async fn open_workspace(&self, sandbox: &SandboxId) -> Result<WorkspaceAccess, DriverError> {
+        self.inner.workspace_access(sandbox).await
     }
 
     async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError> {

@@ -8,6 +8,7 @@ pub use faults::{Fault, Faults, SeededRng};
 
 use super::{
     ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Stream, Target, Transport,
+    WorkspaceAccess,
 };
 use async_trait::async_trait;
 use hostd_core::{Blueprint, Death};
@@ -386,6 +387,11 @@ impl Driver for FakeDriver {
     fn logs(&self, id: &SandboxId) -> Option<PathBuf> {
         let logs = self.logs.lock().expect("no panic while held");
         logs.as_ref().map(|logs| logs.join(id.as_str()))
+    }
+
+    /// Its sandboxes have no files on this machine.
+    async fn open_workspace(&self, _: &SandboxId) -> Result<WorkspaceAccess, DriverError> {
+        Ok(WorkspaceAccess::Inside)
     }
 
     async fn workspace_bytes(&self, id: &SandboxId) -> Result<Option<u64>, DriverError> {

@@ -10,7 +10,7 @@ use super::{
     signed_badge::{BadgeError, BadgeRecord, InstanceSigner},
     workspace::{NewWorkspace, Workspaces},
 };
-use crate::{DiskUsage, DriverError, Stream, Target};
+use crate::{DiskUsage, DriverError, Stream, Target, WorkspaceAccess};
 use hostd_core::Blueprint;
 use protocol::api::SandboxId;
 use std::{io, net::SocketAddr, os::fd::OwnedFd, sync::Arc};
@@ -124,6 +124,21 @@ pub trait LocalDriver: Send + Sync + Sized + 'static {
     /// (`O_PATH`). Blocks for some milliseconds where the workspace has to be mounted first.
     fn open_workspace(&self, sandbox: &SandboxId) -> Result<OwnedFd, DriverError> {
         self.workspaces().open(sandbox)
+    }
+
+    /// As `open_workspace`, on a thread. A sandbox that was never launched has no workspace.
+    fn workspace_access(
+        self: &Arc<Self>,
+        sandbox: &SandboxId,
+    ) -> impl Future<Output = Result<WorkspaceAccess, DriverError>> + Send {
+        let id = *sandbox;
+        self.spawn_blocking(move |inner| match inner.open_workspace(&id) {
+            Ok(top) => Ok(WorkspaceAccess::Here(top)),
+            Err(DriverError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(WorkspaceAccess::Missing)
+            }
+            Err(error) => Err(error),
+        })
     }
 
     /// Unmounts the volume of a sandbox that does not run, unless it is in use.

@@ -3,7 +3,7 @@
 use super::{
     super::{
         ContainerState, DiskUsage, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, SandboxBadge,
-        Stream, Target, Transport,
+        Stream, Target, Transport, WorkspaceAccess,
     },
     cgroup::{Cgroup, Hierarchies},
     files::failed,
@@ -219,6 +219,10 @@ impl Driver for Oci {
 
     fn logs(&self, sandbox: &SandboxId) -> Option<PathBuf> {
         Some(self.inner.dir(sandbox).control())
+    }
+
+    async fn open_workspace(&self, sandbox: &SandboxId) -> Result<WorkspaceAccess, DriverError> {
+        self.inner.workspace_access(sandbox).await
     }
 
     async fn workspace_bytes(&self, sandbox: &SandboxId) -> Result<Option<u64>, DriverError> {

@@ -63,15 +63,24 @@ fn status_of(code: ApiErrorCode) -> (StatusCode, Option<&'static str>) {
         | Code::Unsupported
         | Code::NoModel
         | Code::KeyRefused
+        | Code::OutsideWorkspace
+        | Code::PreconditionFailed
+        | Code::RangeNotSatisfiable
         | Code::IdempotencyMismatch => (StatusCode::BAD_REQUEST, None),
         Code::Unauthorized => (StatusCode::UNAUTHORIZED, Some("unauthorized")),
-        Code::Forbidden | Code::BudgetExceeded => (StatusCode::FORBIDDEN, None),
+        Code::Forbidden | Code::AccessDenied | Code::BudgetExceeded => (StatusCode::FORBIDDEN, None),
         // Destroyed sandboxes do not exist for these routes.
         Code::NotFound | Code::Gone | Code::HistoryGone | Code::CheckpointLost => {
             (StatusCode::NOT_FOUND, Some("not found"))
         }
         Code::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, None),
-        Code::Conflict | Code::ScopeTaken => (StatusCode::CONFLICT, None),
+        Code::Conflict
+        | Code::ScopeTaken
+        | Code::Asleep
+        | Code::FileExists
+        | Code::NotAFile
+        | Code::NotADirectory
+        | Code::NotEmpty => (StatusCode::CONFLICT, None),
         Code::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, None),
         Code::NoCapacity => (StatusCode::SERVICE_UNAVAILABLE, Some("low_memory")),
         Code::DiskFull => (StatusCode::SERVICE_UNAVAILABLE, Some("disk_full")),

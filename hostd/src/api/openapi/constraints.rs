@@ -4,9 +4,11 @@
 //! Lengths are those of single fields: limits on a whole environment or all metadata are reported by errors.
 
 use super::super::{
-    exec_run,
+    exec_run, limits as api,
     older::EXTERNAL_MAX_CHARS,
-    param::{ID_PATTERN, LABEL_PATTERN, NAME_PATTERN, NUMBER_MAX, duration_pattern},
+    param::{
+        ID_PATTERN, LABEL_PATTERN, MODE_PATTERN, NAME_PATTERN, NUMBER_MAX, PATH_MAX_BYTES, duration_pattern,
+    },
     permissions, task_agent, task_request,
 };
 use hostd_core::{PREVIEW_PATH_MAX_BYTES, egress, limits};
@@ -346,6 +348,12 @@ fn egress_and_links() -> Vec<Row> {
             "description": format!("must be a port of the sandbox from 1 to 65535, and not {HOSTD_PORT_IN_SANDBOX}; it need not be advertised")}),
         ),
         ("PreviewLinkCreate", "ttl", duration(limits::LINK_TTL_MAX_MS)),
+        ("FileLinkCreate", "ttl", duration(api::FILE_LINK_TTL_MAX_MS)),
+        ("FileLinkCreate", "path", text(1, PATH_MAX_BYTES, NO_NUL)),
+        ("FileLinkCreate", "max_bytes", whole(1, NUMBER_MAX)),
+        ("WriteFiles", "files", json!({"maxItems": ::files::limits::MANY_MAX})),
+        ("WriteFile", "path", text(1, PATH_MAX_BYTES, NO_NUL)),
+        ("WriteFile", "mode", pattern(MODE_PATTERN)),
         ("PreviewLinkCreate", "path", text(1, PREVIEW_PATH_MAX_BYTES, PREVIEW_PATH)),
     ];
     for schema in ["NetworkRules", "EgressRules", "EgressProfile"] {

@@ -3,7 +3,7 @@
 use super::{
     super::{older::OlderError, route::Route, routes},
     constraints, flatten,
-    operation::{self, BEARER, TAGS},
+    operation::{self, BEARER, SIGNATURE, TAGS},
     route_doc::{Schemas, schema_of},
 };
 use hostd_core::json_schema;
@@ -77,7 +77,10 @@ fn build(routes: &[Route]) -> Value {
         "components": {
             "schemas": components,
             "responses": error_responses,
-            "securitySchemes": {BEARER: {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                BEARER: {"type": "http", "scheme": "bearer"},
+                SIGNATURE: {"type": "apiKey", "in": "query", "name": "signature"},
+            },
         },
     })
 }

@@ -12,12 +12,15 @@ use protocol::HOSTD_PORT_IN_SANDBOX;
 use serde_json::{Map, Value, json};
 
 pub const BEARER: &str = "bearer";
+/// The signature in a signed URL.
+pub const SIGNATURE: &str = "signature";
 
 /// Tags of operations, with descriptions.
-pub const TAGS: [(&str, &str); 16] = [
+pub const TAGS: [(&str, &str); 17] = [
     ("sandboxes", "Sandboxes and their lifecycle"),
     ("tasks", "Coding tasks of agents in a sandbox"),
     ("execs", "Commands and terminals in a sandbox"),
+    ("files", "Files of a workspace"),
     ("services", "Processes of a sandbox that should keep running"),
     ("previews", "Links to private previews"),
     ("egress", "Network access of sandboxes"),
@@ -50,6 +53,7 @@ pub fn operation(route: &Route, schemas: &mut Schemas) -> Value {
         "responses": responses(route, schemas),
         "security": match route.required {
             RequiredAccess::Anonymous => json!([]),
+            RequiredAccess::Signature => json!([{SIGNATURE: []}]),
             RequiredAccess::Read | RequiredAccess::Write | RequiredAccess::Admin | RequiredAccess::Operator => json!([{BEARER: []}]),
         },
     });
@@ -198,6 +202,7 @@ fn tag(path: &str) -> &'static str {
         | "activity" | "attempts" | "ports" | "stats" => "sandboxes",
         "tasks" | "warm" => "tasks",
         "execs" | "terminals" => "execs",
+        "files" | "file-links" => "files",
         "services" => "services",
         "preview-links" => "previews",
         "egress" | "egress-profiles" => "egress",

@@ -52,7 +52,8 @@ fn an_operation_has_an_id_a_tag_and_responses() {
     let verbs = [
         "get", "list", "create", "update", "delete", "put", "replace", "start", "stop", "restart", "pause",
         "resume", "recreate", "keep", "set", "ensure", "cancel", "read", "write", "signal", "resize",
-        "attach", "warm", "answer", "revoke", "import", "older",
+        "attach", "warm", "answer", "revoke", "import", "stat", "make", "move", "copy", "head", "search",
+        "download", "upload", "watch", "older",
     ];
     let mut names = BTreeSet::new();
     for (at, operation) in operations() {

@@ -18,7 +18,7 @@ use crate::{
 };
 use axum::{Router, body::Body};
 use bytes::Bytes;
-use hostd_core::{BudgetBounds, Defaults, PassSigner, Previews, Scheme};
+use hostd_core::{BudgetBounds, Defaults, FileLinkSigner, PassSigner, Previews, Scheme};
 use hostd_drivers::{Drivers, fake::FakeDriver};
 use hostd_edge::{EdgeMetrics, PreviewTargets, preview_links::PreviewLinks};
 use hostd_models::Models;
@@ -165,6 +165,8 @@ impl ApiFixture {
             data_dir: dir.path().to_owned(),
             images: ImageBackend::Absent,
             links,
+            file_links: FileLinkSigner::new(&[7; 32]),
+            files_in_sandbox: false,
         };
         let closing = CancellationToken::new();
         let parts = ApiParts {

@@ -5,7 +5,7 @@ use crate::{
     CallEnd, EventFilter, ExecEnd, ExecRecord, IdempotencyClaim, IdempotencyKey, ProviderRecord, Store,
     TaskBegun, TokenRecord, failpoint, frame_data,
 };
-use hostd_core::{Blueprint, BudgetBounds, Handle, ModelFailure, Spend, TaskEnding, Transition};
+use hostd_core::{Blueprint, BudgetBounds, Handle, ModelFailure, Spend, TaskChanges, TaskEnding, Transition};
 use protocol::{
     Cursor, Dialect, Event, ExecId, Exit, Fact, FailureReason, ModelCall, TaskId,
     api::{AttemptRelation, BudgetPeriod, TokenScope},
@@ -60,6 +60,7 @@ async fn write_everything(store: &Store) {
     let verdict = ModelFailure { reason: FailureReason::ModelFailed, message: "no".to_owned() };
     store.judge_task(task.number, verdict).written().await.unwrap();
     store.cancel_task(task.number, 8).await.unwrap();
+    store.record_task_changes(task.number, TaskChanges::unavailable("none", false)).await.unwrap();
     store.conclude_task(task.number, TaskEnding::Lost, 8).await.unwrap();
     let provider = ProviderRecord {
         tenant: None,
@@ -94,6 +95,10 @@ async fn writes_there(store: &Store) -> usize {
     let exec = store.exec(&id(1), &exec().id).await.unwrap();
     let task = store.task(&id(1), &TaskId::parse("t1").unwrap()).await.unwrap();
     let newest = attempts.first();
+    let changes = match &task {
+        Some(task) => store.task_changes(task.number).await.unwrap(),
+        None => None,
+    };
     let claim = store.idempotency_begin(key(), [1; 32], 10).await.unwrap();
     let there = [
         record.is_some(),
@@ -111,6 +116,7 @@ async fn writes_there(store: &Store) -> usize {
         task.as_ref().is_some_and(|task| task.seen.numbered == 1),
         task.as_ref().is_some_and(|task| task.verdict.is_some()),
         task.as_ref().is_some_and(|task| task.cancelling),
+        changes.is_some(),
         task.as_ref().is_some_and(|task| task.done_seq.is_some() && task.result.is_some()),
         !store.providers().await.unwrap().is_empty(),
         !store.budgets(8).await.unwrap().is_empty(),
@@ -123,7 +129,7 @@ async fn writes_there(store: &Store) -> usize {
     // A transition, an attempt and their events were committed together.
     let part = store.log(EventFilter::default(), 0).await.unwrap();
     let events: usize = part.batches.iter().map(|batch| frame_data(&batch.frames).count()).sum();
-    let expected = [0, 1, 3, 4, 5, 6, 6, 6, 7, 7, 7, 7, 10, 12, 12, 12, 13, 13, 13, 13, 13, 13];
+    let expected = [0, 1, 3, 4, 5, 6, 6, 6, 7, 7, 7, 7, 10, 12, 12, 12, 12, 13, 13, 13, 13, 13, 13];
     assert_eq!((events, part.through), (expected[count], expected[count] as u64), "{there:?}");
     count
 }
@@ -153,6 +159,7 @@ async fn killed_around_any_commit_the_store_has_all_before_it_and_nothing_after(
         "call_ended",
         "judge_task",
         "cancel_task",
+        "record_task_changes",
         "conclude_task",
         "put_provider",
         "put_budget",
