@@ -1,9 +1,9 @@
 //! The command line: every command with its help. What a command does is in `commands/`.
 
 use crate::commands::{
-    agents, attach, attempts, budget, completions, cp, create, down, egress, ensure, events, exec, forward,
-    get, image, lifecycle, logs, ls, man, model, ports, preview_link, ps, rm, run, service, services, sh,
-    task, token, up,
+    agents, attach, attempts, budget, completions, cp, create, down, egress, ensure, events, exec, files,
+    forward, get, image, lifecycle, logs, ls, man, model, ports, preview_link, ps, rm, run, service,
+    services, sh, sync, task, token, up,
 };
 use clap::{Parser, Subcommand};
 
@@ -82,6 +82,12 @@ pub enum Command {
     /// Shows its output from the first byte and follows it to the end; a terminal is shown as it is now and takes input.
     /// Exit codes are those of `slipway exec`.
     Attach(attach::AttachArgs),
+    /// Copy files and directories into a sandbox, out of it, or between sandboxes
+    Cp(cp::CpArgs),
+    /// List, read, write, search and edit files of a sandbox
+    Files(files::FilesArgs),
+    /// Keep a directory of this machine and one of a sandbox the same, both ways
+    Sync(sync::SyncArgs),
     /// Start sandboxes that are stopped or in error
     Start(lifecycle::LifecycleArgs),
     /// Stop sandboxes: memory is freed, files are kept
@@ -166,9 +172,6 @@ pub enum Command {
     /// Write the manual pages of all commands into a directory
     #[command(hide = true)]
     Man(man::ManArgs),
-    /// Not a command: prints what to use instead
-    #[command(hide = true, disable_help_flag = true)]
-    Cp(cp::CpArgs),
 }
 
 impl Command {

@@ -60,7 +60,7 @@ fn first_steps(output: Output) -> u8 {
 
 /// Runs one command and returns its exit code.
 ///
-/// `context` is made inside the arms: `completions`, `man`, `doctor` and `cp` must work without hostd, and where
+/// `context` is made inside the arms: `completions`, `man` and `doctor` must work without hostd, and where
 /// SLIPWAY_URL is wrong.
 async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
     let context = || Context::from_environment(output);
@@ -70,7 +70,7 @@ async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
         Command::Attempts(args) => commands::attempts::run(&context()?, args).await.map(success),
         Command::Budget(args) => commands::budget::run(&context()?, args).await.map(success),
         Command::Completions(args) => commands::completions::run(&args, output).map(success),
-        Command::Cp(args) => Err(commands::cp::run(&args)),
+        Command::Cp(args) => commands::cp::run(&context()?, args).await,
         Command::Create(args) => commands::create::run(&context()?, args).await.map(success),
         Command::Doctor => commands::doctor::run(output).await,
         Command::Down(args) => commands::down::run(&context()?, args).await.map(success),
@@ -79,6 +79,7 @@ async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
         Command::Ensure(args) => commands::ensure::run(&context()?, args).await.map(success),
         Command::Events(args) => commands::events::run(&context()?, args).await.map(success),
         Command::Exec(args) => commands::exec::run(&context()?, args).await,
+        Command::Files(args) => commands::files::run(&context()?, args).await,
         Command::Forward(args) => commands::forward::run(&context()?, args).await,
         Command::Get(args) => commands::get::run(&context()?, args).await.map(success),
         Command::Image(args) => commands::image::run(&context()?, args).await.map(success),
@@ -101,6 +102,7 @@ async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
         Command::Stale => commands::stale::run(&context()?).await.map(success),
         Command::Start(args) => lifecycle::run(&context()?, Verb::Start, args).await.map(success),
         Command::Stop(args) => lifecycle::run(&context()?, Verb::Stop, args).await.map(success),
+        Command::Sync(args) => commands::sync::run(&context()?, args).await,
         Command::Task(args) => commands::task::run(&context()?, args).await,
         Command::Token(args) => commands::token::run(&context()?, args).await.map(success),
         Command::Top => commands::top::run(&context()?).await.map(success),

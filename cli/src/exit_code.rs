@@ -11,11 +11,6 @@ const OOM: u8 = 137;
 const INTERRUPTED: u8 = 130;
 const TERMINATED: u8 = 143;
 
-/// Returns the exit code after a signal, as a shell reports it.
-pub fn of_signal(signal: u8) -> u8 {
-    128 + signal
-}
-
 /// Returns the exit code. `interrupted`: whether the user pressed Ctrl-C.
 pub fn code(exit: &Exit, interrupted: bool) -> u8 {
     match exit {

@@ -25,9 +25,6 @@ pub enum Failure {
     /// Wrong arguments that clap cannot detect.
     #[error("{0}")]
     Usage(String),
-    /// A command that does not exist, with the one to use instead.
-    #[error("{message}")]
-    UseInstead { message: String, next: String },
     #[error("{message}")]
     Other { message: String, next: Option<String> },
     #[error("could not {doing}")]
@@ -59,7 +56,6 @@ impl Failure {
             Self::Other { message, next: _ } => Self::Other { message, next: Some(next.into()) },
             other @ (Self::Client(_)
             | Self::Usage(_)
-            | Self::UseInstead { .. }
             | Self::Io { .. }
             | Self::Output(_)
             | Self::Reported) => other,
@@ -72,7 +68,7 @@ impl Failure {
 
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::UseInstead { .. } => USAGE,
+            Self::Usage(_) => USAGE,
             Self::Output(_) if self.is_broken_pipe() => BROKEN_PIPE,
             Self::Client(_) | Self::Other { .. } | Self::Io { .. } | Self::Output(_) | Self::Reported => {
                 FAILED
@@ -84,7 +80,6 @@ impl Failure {
         match self {
             Self::Client(error) => error.next_step(),
             Self::Other { next, .. } => next.clone(),
-            Self::UseInstead { next, .. } => Some(next.clone()),
             Self::Usage(_) => Some("see `slipway help` and `slipway COMMAND --help`".to_owned()),
             Self::Io { .. } | Self::Output(_) | Self::Reported => None,
         }
@@ -110,12 +105,7 @@ impl Failure {
     fn field(&self) -> Option<&str> {
         match self {
             Self::Client(error) => error.api()?.detail.field.as_deref(),
-            Self::Usage(_)
-            | Self::UseInstead { .. }
-            | Self::Other { .. }
-            | Self::Io { .. }
-            | Self::Output(_)
-            | Self::Reported => None,
+            Self::Usage(_) | Self::Other { .. } | Self::Io { .. } | Self::Output(_) | Self::Reported => None,
         }
     }
 

@@ -118,3 +118,18 @@ pub const TRANSFER_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 pub const SKIPPED_SHOWN: usize = 20;
 /// Largest file that is opened in an editor, in bytes.
 pub const EDIT_MAX_BYTES: u64 = 64 << 20;
+
+/// Changes of a sandbox that wait for a synchronisation.
+pub const SYNC_CHANGES_QUEUED: usize = 1024;
+/// After the first change of a group, before it is looked at.
+pub const SYNC_SETTLE: Duration = Duration::from_millis(150);
+/// Between two looks where nothing can be watched, or hostd restarts.
+pub const SYNC_POLL: Duration = Duration::from_secs(2);
+/// Between two lists of the whole tree.
+pub const SYNC_LIST_EVERY: Duration = Duration::from_secs(1);
+/// Changed paths that are looked at one by one; for more the tree is listed.
+pub const SYNC_STATS_MAX: usize = 64;
+/// Passes over a tree that changes all the time, before the next change is waited for.
+pub const SYNC_PASSES_MAX: usize = 16;
+/// Steps after which the state is written.
+pub const SYNC_SAVE_EVERY: usize = 500;

@@ -26,7 +26,7 @@ pub struct Printer {
 }
 
 /// How one of our streams is written.
-enum StreamFilter {
+pub enum StreamFilter {
     Raw,
     Filtered(TerminalFilter),
 }
@@ -74,18 +74,18 @@ impl Printer {
 }
 
 impl StreamFilter {
-    fn for_stream(stream: &impl IsTerminal, flag: RawFlag) -> Self {
+    pub fn for_stream(stream: &impl IsTerminal, flag: RawFlag) -> Self {
         if flag.raw || !stream.is_terminal() { Self::Raw } else { Self::Filtered(TerminalFilter::default()) }
     }
 
-    fn filter(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+    pub fn filter(&mut self, bytes: Vec<u8>) -> Vec<u8> {
         match self {
             Self::Raw => bytes,
             Self::Filtered(filter) => filter.feed(&bytes).into_bytes(),
         }
     }
 
-    fn rest(&mut self) -> Vec<u8> {
+    pub fn rest(&mut self) -> Vec<u8> {
         match self {
             Self::Raw => Vec::new(),
             Self::Filtered(filter) => filter.finish().into_bytes(),

@@ -21,6 +21,7 @@ pub enum WaitOutcome<T> {
 
 const INTERRUPTED: u8 = 130;
 const HUNG_UP: u8 = 129;
+const TERMINATED: u8 = 143;
 
 pub struct Signals {
     interrupt: Signal,
@@ -51,6 +52,18 @@ impl Signals {
             _ = self.hang_up.recv() => UserSignal::HangUp,
             _ = recv_optional(&mut self.resize) => UserSignal::Resize,
             _ = recv_optional(&mut self.quit) => UserSignal::Terminate,
+        }
+    }
+
+    /// Waits for a signal that ends the command, and returns the exit code for it.
+    pub async fn exit_code(&mut self) -> u8 {
+        loop {
+            match self.next().await {
+                UserSignal::Interrupt => return INTERRUPTED,
+                UserSignal::Terminate => return TERMINATED,
+                UserSignal::HangUp => return HUNG_UP,
+                UserSignal::Resize => {}
+            }
         }
     }
 

@@ -1,10 +1,16 @@
 //! Tests of the real command against a fake hostd that drops connections, dies and restarts.
 
+#[path = "command/copies.rs"]
+mod copies;
 mod fake;
+#[path = "command/files.rs"]
+mod files;
 #[path = "command/forward.rs"]
 mod forward;
 #[path = "command/permissions.rs"]
 mod permissions;
+#[path = "command/sync.rs"]
+mod sync;
 #[path = "command/tasks.rs"]
 mod tasks;
 
@@ -223,7 +229,9 @@ async fn other_words_for_a_command_are_understood_or_answered() {
         ("destroy web", 0, "destroyed"),
         ("create made", 0, "01"),
         ("create made --name other", 2, "give one name"),
-        ("cp -r src web:", 2, "tar c src | slipway exec web -- tar x -C ."),
+        ("cp -r src elsewhere", 2, "one side must be in a sandbox"),
+        ("cp x web:/etc/passwd", 2, "give a path below /home/sandbox"),
+        ("files cat web", 2, "must be SANDBOX:PATH"),
         ("crate web", 2, "'create'"),
         ("task shwo web t", 2, "'show'"),
         ("ssh unknown", 125, "no sandbox with the id or name"),

@@ -1,9 +1,7 @@
 //! The address of hostd, and connections to it.
 
-use super::ClientError;
+use super::{ClientError, RequestBody};
 use crate::limits;
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -58,14 +56,14 @@ impl Target {
         }
     }
 
-    pub(super) async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, ClientError> {
+    pub(super) async fn connect(&self) -> Result<SendRequest<RequestBody>, ClientError> {
         match timeout(limits::CONNECT_TIMEOUT, self.open()).await {
             Ok(response) => response,
             Err(_) => Err(self.failed(io::ErrorKind::TimedOut.into())),
         }
     }
 
-    async fn open(&self) -> Result<SendRequest<Full<Bytes>>, ClientError> {
+    async fn open(&self) -> Result<SendRequest<RequestBody>, ClientError> {
         match self {
             Self::Socket(path) => {
                 start_http(UnixStream::connect(path).await.map_err(|error| self.failed(error))?).await
@@ -95,7 +93,7 @@ pub fn data_dir_or_default(data_dir: Option<PathBuf>) -> PathBuf {
     data_dir.unwrap_or_else(|| PathBuf::from(DATA_DIR))
 }
 
-async fn start_http<S>(stream: S) -> Result<SendRequest<Full<Bytes>>, ClientError>
+async fn start_http<S>(stream: S) -> Result<SendRequest<RequestBody>, ClientError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

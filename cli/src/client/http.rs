@@ -3,12 +3,13 @@
 use super::{ApiRequest, ClientError, Target};
 use crate::limits;
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full, Limited, combinators::UnsyncBoxBody};
 use hyper::{Request, Response, StatusCode, body::Incoming, client::conn::http1::SendRequest};
 use protocol::api::{ApiErrorBody, Page};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::{
+    io,
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering},
@@ -17,7 +18,10 @@ use std::{
 };
 use tokio::time::{Instant, timeout_at};
 
-type Sender = SendRequest<Full<Bytes>>;
+type Sender = SendRequest<RequestBody>;
+
+/// A body that is sent: whole, or as it comes.
+pub type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
 
 /// Characters of an unexpected response that are shown.
 const EXCERPT_CHARS: usize = 200;
@@ -72,6 +76,16 @@ impl Client {
         Ok(self.exchange(request, deadline).await?.0)
     }
 
+    /// Sends a request whose body comes from elsewhere, and reads the whole response. Cannot be repeated.
+    pub async fn upload(&self, request: ApiRequest, body: RequestBody) -> Result<ApiResponse, ClientError> {
+        let (deadline, late) = (Instant::now() + request.timeout, request.timeout);
+        let http = self.build(request, Some(body))?;
+        let (response, sender) = self.exchange_http(http, deadline, late).await?;
+        let body = collect(response, deadline, late).await?;
+        self.keep(sender);
+        Ok(ApiResponse { body })
+    }
+
     /// Reads all pages of a list.
     pub async fn list(&self, request: ApiRequest) -> Result<Vec<Value>, ClientError> {
         let (mut items, mut after) = (Vec::new(), None);
@@ -96,7 +110,16 @@ impl Client {
         deadline: Instant,
     ) -> Result<(Response<Incoming>, Sender), ClientError> {
         let late = request.timeout;
-        let http = self.build(request)?;
+        let http = self.build(request, None)?;
+        self.exchange_http(http, deadline, late).await
+    }
+
+    async fn exchange_http(
+        &self,
+        http: Request<RequestBody>,
+        deadline: Instant,
+        late: Duration,
+    ) -> Result<(Response<Incoming>, Sender), ClientError> {
         let mut sender = match self.idle_sender() {
             Some(sender) => sender,
             None => self.target.connect().await?,
@@ -119,7 +142,11 @@ impl Client {
         }
     }
 
-    fn build(&self, request: ApiRequest) -> Result<Request<Full<Bytes>>, ClientError> {
+    fn build(
+        &self,
+        request: ApiRequest,
+        body: Option<RequestBody>,
+    ) -> Result<Request<RequestBody>, ClientError> {
         let mut http =
             Request::builder().method(request.method).uri(request.target).header("host", self.target.host());
         if let Some(token) = &self.token {
@@ -128,7 +155,8 @@ impl Client {
         for (name, value) in request.headers {
             http = http.header(name, value);
         }
-        http.body(Full::new(request.body)).map_err(|error| {
+        let whole = || Full::new(request.body).map_err(|never| match never {}).boxed_unsync();
+        http.body(body.unwrap_or_else(whole)).map_err(|error| {
             ClientError::BadUrl(format!("SLIPWAY_TOKEN or SLIPWAY_URL cannot be sent: {error}"))
         })
     }

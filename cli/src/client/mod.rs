@@ -7,5 +7,5 @@ mod request;
 
 pub use connect::{Target, data_dir_or_default};
 pub use error::ClientError;
-pub use http::{ApiResponse, Client};
+pub use http::{ApiResponse, Client, RequestBody};
 pub use request::{ApiRequest, encode};

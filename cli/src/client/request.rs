@@ -38,14 +38,19 @@ impl ApiRequest {
         Self::new(Method::DELETE, path)
     }
 
-    /// Adds a query parameter.
-    #[expect(clippy::needless_pass_by_value, reason = "callers give numbers and fresh text")]
-    pub fn query(mut self, name: &str, value: impl ToString) -> Self {
+    /// Adds a query parameter whose value is bytes.
+    pub fn query_bytes(mut self, name: &str, value: &[u8]) -> Self {
         self.target.push(if self.target.contains('?') { '&' } else { '?' });
         self.target.push_str(name);
         self.target.push('=');
-        self.target.push_str(&encode(&value.to_string()));
+        self.target.push_str(&encode_bytes(value));
         self
+    }
+
+    /// Adds a query parameter.
+    #[expect(clippy::needless_pass_by_value, reason = "callers give numbers and fresh text")]
+    pub fn query(self, name: &str, value: impl ToString) -> Self {
+        self.query_bytes(name, value.to_string().as_bytes())
     }
 
     pub fn query_if(self, name: &str, value: Option<impl ToString>) -> Self {
@@ -83,10 +88,14 @@ impl ApiRequest {
 
 /// Percent-encodes text for a path segment or a query.
 pub fn encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
+    encode_bytes(text.as_bytes())
+}
+
+fn encode_bytes(bytes: &[u8]) -> String {
+    let mut encoded = String::with_capacity(bytes.len());
+    for byte in bytes {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            encoded.push(char::from(byte));
+            encoded.push(char::from(*byte));
         } else {
             write!(encoded, "%{byte:02X}").expect("a String takes everything");
         }

@@ -1,102 +1,97 @@
-//! `slipway cp`, which does not exist: files are copied with tar through `slipway exec`. Prints that command, with the
-//! given arguments where they are understood.
+//! `slipway cp`: copies files and directories into a sandbox, out of it, and between sandboxes.
 
-use crate::{failure::Failure, text::plain};
+use crate::{
+    context::Context,
+    copy::{self, CopyTarget},
+    failure::Failure,
+    files::CopyPath,
+    signals::Signals,
+};
 use clap::Args;
+use std::ffi::OsString;
+
+const AFTER_HELP: &str = "\
+Paths in a sandbox are SANDBOX:PATH, relative to /home/sandbox; the app is in workspace/app. `-` is standard input or
+output. A destination that is a directory, or ends in a slash, gets the source under its own name; otherwise the
+destination is the copy. Directories are copied whole, with links as links; permissions are kept.
+
+  slipway cp notes.md web:workspace/app/
+  slipway cp web:workspace/app/dist ./dist
+  slipway cp src/. web:workspace/app          the content of src
+  tar c . | slipway cp - web:backup.tar
+  slipway cp web:data.csv api:data.csv";
 
 #[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
 pub struct CpArgs {
-    /// Source and destination
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "FROM TO")]
-    paths: Vec<String>,
+    /// Source, or several; then the destination
+    #[arg(value_name = "FROM TO", num_args = 2.., required = true)]
+    paths: Vec<OsString>,
+    /// Accepted as with scp: directories are always copied whole
+    #[arg(long, short = 'r', visible_short_alias = 'R')]
+    recursive: bool,
 }
 
-/// A source or destination of a copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CopyPath<'a> {
-    Local(&'a str),
-    InSandbox { sandbox: &'a str, path: &'a str },
-}
-
-pub fn run(args: &CpArgs) -> Failure {
-    let paths: Vec<CopyPath<'_>> =
-        args.paths.iter().filter(|path| !path.starts_with('-')).map(|path| copy_path(path)).collect();
-    Failure::UseInstead { message: "there is no `slipway cp`".to_owned(), next: instead(&paths) }
-}
-
-/// Parses `SANDBOX:PATH`, as with scp; a path with a slash before the colon is local.
-fn copy_path(text: &str) -> CopyPath<'_> {
-    match text.split_once(':') {
-        Some((sandbox, path)) if !sandbox.is_empty() && !sandbox.contains('/') => {
-            CopyPath::InSandbox { sandbox, path }
+pub async fn run(context: &Context, args: CpArgs) -> Result<u8, Failure> {
+    let parse = |text: &OsString| CopyPath::parse(text).map_err(Failure::Usage);
+    let mut paths = args.paths.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let to = paths.pop().ok_or_else(|| Failure::Usage("give a source and a destination".to_owned()))?;
+    check(&paths, &to)?;
+    let mut signals = Signals::listen(false).map_err(|error| Failure::io("handle signals", error))?;
+    let copying = async {
+        let target = CopyTarget::find(context, to, paths.len() > 1).await?;
+        for from in &paths {
+            copy::copy(context, from, &target).await?;
         }
-        Some(_) | None => CopyPath::Local(text),
+        Ok(0)
+    };
+    tokio::select! {
+        // An interrupted copy removes what it has not finished.
+        copied = copying => copied,
+        signal = signals.exit_code() => Ok(signal),
     }
 }
 
-fn instead(paths: &[CopyPath<'_>]) -> String {
-    match paths {
-        [CopyPath::Local(from), CopyPath::InSandbox { sandbox, path }] => {
-            let (from, sandbox, to) = (quoted(from), quoted(sandbox), quoted(directory(path)));
-            format!("`tar c {from} | slipway exec {sandbox} -- tar x -C {to}`")
-        }
-        [CopyPath::InSandbox { sandbox, path }, CopyPath::Local(to)] => {
-            let (sandbox, path, to) = (quoted(sandbox), quoted(directory(path)), quoted(to));
-            format!("`slipway exec {sandbox} -- tar c {path} | tar x -C {to}`")
-        }
-        _ => "`tar c FILES | slipway exec SANDBOX -- tar x` copies files in, \
-              `slipway exec SANDBOX -- tar c FILES | tar x` copies them out"
-            .to_owned(),
+fn check(from: &[CopyPath], to: &CopyPath) -> Result<(), Failure> {
+    let in_sandbox = |path: &CopyPath| matches!(path, CopyPath::InSandbox(_));
+    let wrong = |message: &str| Err(Failure::Usage(message.to_owned()));
+    if !in_sandbox(to) && !from.iter().all(in_sandbox) {
+        return wrong("one side must be in a sandbox, as in web:notes.md");
     }
-}
-
-/// Returns the path, or the app directory where it is empty.
-fn directory(path: &str) -> &str {
-    if path.is_empty() { "." } else { path }
-}
-
-/// Quotes a word for a shell.
-fn quoted(text: &str) -> String {
-    let text = plain(text);
-    let safe = |c: char| c.is_ascii_alphanumeric() || "._-/~+@%,".contains(c);
-    if !text.is_empty() && text.chars().all(safe) {
-        text
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
+    if from.contains(&CopyPath::Stdio) && from.len() > 1 {
+        return wrong("standard input is the only source, or none");
     }
+    if *to == CopyPath::Stdio && from.len() > 1 {
+        return wrong("only one file can be copied to standard output");
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
 
     #[test]
-    fn a_copy_is_said_as_what_does_it() {
-        let table: [&[&str]; 6] = [
-            &["src", "web:/home/sandbox/workspace/app"],
-            &["-r", "a b", "web:"],
-            &["web:dist", "."],
-            &["web:a", "api:b"],
-            &["x'y", "./odd:name"],
-            &[],
+    fn a_copy_has_a_sandbox_on_one_side() {
+        let table = [
+            (&["a", "web:b"][..], true),
+            (&["web:a", "b"], true),
+            (&["web:a", "api:b"], true),
+            (&["-", "web:b"], true),
+            (&["web:a", "-"], true),
+            (&["a", "b", "web:c"], true),
+            (&["a", "b"], false),
+            (&["-", "b"], false),
+            (&["web:a", "b", "c"], false),
+            (&["-", "a", "web:c"], false),
+            (&["web:a", "web:b", "-"], false),
         ];
-        let said = table.map(|paths| {
-            let args = CpArgs { paths: paths.iter().map(|path| (*path).to_owned()).collect() };
-            run(&args).lines().join("\n")
-        });
-        insta::assert_snapshot!(said.join("\n"), @r"
-        slipway: there is no `slipway cp`
-          next: `tar c src | slipway exec web -- tar x -C /home/sandbox/workspace/app`
-        slipway: there is no `slipway cp`
-          next: `tar c 'a b' | slipway exec web -- tar x -C .`
-        slipway: there is no `slipway cp`
-          next: `slipway exec web -- tar c dist | tar x -C .`
-        slipway: there is no `slipway cp`
-          next: `tar c FILES | slipway exec SANDBOX -- tar x` copies files in, `slipway exec SANDBOX -- tar c FILES | tar x` copies them out
-        slipway: there is no `slipway cp`
-          next: `tar c FILES | slipway exec SANDBOX -- tar x` copies files in, `slipway exec SANDBOX -- tar c FILES | tar x` copies them out
-        slipway: there is no `slipway cp`
-          next: `tar c FILES | slipway exec SANDBOX -- tar x` copies files in, `slipway exec SANDBOX -- tar c FILES | tar x` copies them out
-        ");
+        for (paths, fine) in table {
+            let mut paths: Vec<CopyPath> =
+                paths.iter().map(|path| CopyPath::parse(OsStr::new(path)).expect("a path")).collect();
+            let to = paths.pop().expect("two");
+            assert_eq!(check(&paths, &to).is_ok(), fine, "{paths:?} {to:?}");
+        }
     }
 }

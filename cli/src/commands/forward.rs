@@ -3,10 +3,9 @@
 use crate::{
     client::ApiRequest,
     context::Context,
-    exit_code,
     failure::Failure,
     forward::{Forwarded, PortSpec, bind},
-    signals::{Signals, UserSignal},
+    signals::Signals,
 };
 use clap::Args;
 use protocol::api::SandboxView;
@@ -63,12 +62,5 @@ pub async fn run(context: &Context, args: ForwardArgs) -> Result<u8, Failure> {
         serving.spawn(forwarded.serve());
     }
     // Dropping the set ends all connections.
-    loop {
-        match signals.next().await {
-            UserSignal::Interrupt => return Ok(exit_code::of_signal(2)),
-            UserSignal::Terminate => return Ok(exit_code::of_signal(15)),
-            UserSignal::HangUp => return Ok(exit_code::of_signal(1)),
-            UserSignal::Resize => {}
-        }
-    }
+    Ok(signals.exit_code().await)
 }

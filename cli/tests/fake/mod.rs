@@ -24,6 +24,7 @@
 //! in `tunnels`.
 
 mod execs;
+mod files;
 mod serve;
 mod tasks;
 mod tunnels;

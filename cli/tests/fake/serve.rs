@@ -3,6 +3,7 @@
 use super::{
     API, MADE, WEB,
     execs::Execs,
+    files::Files,
     tasks::{TaskHttpRequest, Tasks},
     tunnels::Tunnels,
 };
@@ -30,6 +31,7 @@ pub struct FakeHostd {
     pub execs: Arc<Execs>,
     pub tasks: Arc<Tasks>,
     pub tunnels: Arc<Tunnels>,
+    pub files: Arc<Files>,
     directory: tempfile::TempDir,
     server: Option<JoinHandle<()>>,
 }
@@ -38,7 +40,7 @@ impl FakeHostd {
     pub fn start() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let (execs, tasks, tunnels) = (Arc::default(), Arc::default(), Arc::default());
-        let mut fake = Self { execs, tasks, tunnels, directory, server: None };
+        let mut fake = Self { execs, tasks, tunnels, files: Arc::default(), directory, server: None };
         fake.serve();
         fake
     }
@@ -50,19 +52,20 @@ impl FakeHostd {
     pub fn serve(&mut self) {
         let listener = UnixListener::bind(self.directory.path().join("hostd.sock")).expect("a socket");
         let (execs, tasks) = (Arc::clone(&self.execs), Arc::clone(&self.tasks));
-        let tunnels = Arc::clone(&self.tunnels);
+        let (tunnels, files) = (Arc::clone(&self.tunnels), Arc::clone(&self.files));
         self.server = Some(tokio::spawn(async move {
             let mut connections = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.expect("a connection");
                 let (execs, tasks) = (Arc::clone(&execs), Arc::clone(&tasks));
-                let tunnels = Arc::clone(&tunnels);
+                let (tunnels, files) = (Arc::clone(&tunnels), Arc::clone(&files));
                 let service = service_fn(move |mut request| {
-                    let (execs, tasks) = (Arc::clone(&execs), Arc::clone(&tasks));
+                    let (execs, tasks, files) = (Arc::clone(&execs), Arc::clone(&tasks), Arc::clone(&files));
                     let tunnel = open_tunnel(&tunnels, &mut request);
                     async move {
                         match tunnel {
                             Some(response) => Ok(response),
+                            None if Files::is_for(request.uri().path()) => files.answer(request).await,
                             None => answer(execs, tasks, request).await,
                         }
                     }
@@ -83,7 +86,7 @@ impl FakeHostd {
     }
 }
 
-type Body = StreamBody<Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, io::Error>> + Send>>>;
+pub type Body = StreamBody<Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, io::Error>> + Send>>>;
 
 /// Answers a request for a tunnel.
 fn open_tunnel(tunnels: &Arc<Tunnels>, request: &mut Request<Incoming>) -> Option<Response<Body>> {
@@ -145,6 +148,16 @@ async fn answer(
         piece
     });
     Ok(Response::builder().status(status).body(StreamBody::new(Box::pin(pieces) as _)).expect("a response"))
+}
+
+pub fn response(status: u16, pieces: Pieces) -> Response<Body> {
+    let body = StreamBody::new(Box::pin(stream::iter(pieces)) as _);
+    Response::builder().status(status).body(body).expect("a response")
+}
+
+pub fn json_response(status: u16, body: &Value) -> Response<Body> {
+    let (status, pieces) = document(status, body);
+    response(status, pieces)
 }
 
 pub fn document(status: u16, body: &Value) -> FakeResponse {
