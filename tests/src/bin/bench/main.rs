@@ -9,6 +9,7 @@ mod edge;
 mod engine;
 mod events;
 mod exec;
+mod files;
 mod follow;
 mod footprint;
 mod host;
@@ -74,6 +75,7 @@ async fn run(wanted: Vec<String>) -> Result<()> {
     measure!("footprint", footprint::rows());
     measure!("events", events::rows());
     measure!("log", log::rows());
+    measure!("files", files::rows());
     measure!("terminal", terminal::rows());
     measure!("host", host::rows());
     measure!("density", host::density());
