@@ -73,10 +73,20 @@ pub struct Watch {
     /// Tells this watch from earlier ones of the same tree.
     pub epoch: String,
     kept: Mutex<Kept>,
-    /// The number of the newest change, and whether the watch has ended.
-    pub newest: watch::Sender<(u64, bool)>,
+    /// What its subscribers wait for.
+    pub progress: watch::Sender<WatchProgress>,
     /// Closed when the last subscriber is gone.
     users: watch::Sender<()>,
+}
+
+/// How far a watch is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WatchProgress {
+    /// The number of the newest change.
+    pub newest: u64,
+    /// Whether every directory is watched: a change before that may not be reported.
+    pub is_ready: bool,
+    pub has_ended: bool,
 }
 
 /// The newest changes.
@@ -95,8 +105,8 @@ pub enum Since {
 
 impl Watch {
     fn new(epoch: String) -> Self {
-        let (newest, users) = (watch::Sender::new((0, false)), watch::Sender::new(()));
-        Self { epoch, kept: Mutex::default(), newest, users }
+        let (progress, users) = (watch::Sender::default(), watch::Sender::new(()));
+        Self { epoch, kept: Mutex::default(), progress, users }
     }
 
     /// A subscriber; the watch runs on while there is one.
@@ -125,7 +135,7 @@ impl Watch {
         }
         let newest = kept.newest;
         drop(kept);
-        self.newest.send_replace((newest, false));
+        self.progress.send_modify(|progress| progress.newest = newest);
     }
 
     fn push_line(&self, line: &WatchLine) {
@@ -140,7 +150,7 @@ impl Watch {
                 self.push(event, &json!(views::change(change)));
             }
             WatchLine::Overflow { reason } => self.push("overflow", &json!({ "reason": reason })),
-            WatchLine::Ready => self.push("ready", &json!({})),
+            WatchLine::Ready => self.progress.send_modify(|progress| progress.is_ready = true),
             WatchLine::Idle => {}
         }
     }
@@ -212,7 +222,7 @@ impl Drop for WatchEntry {
         if let Some(watches) = self.watches.upgrade() {
             watches.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
         }
-        self.watch.newest.send_modify(|(_, ended)| *ended = true);
+        self.watch.progress.send_modify(|progress| progress.has_ended = true);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     super::{limits::SSE_CHUNK_MAX_BYTES, sse_writer, stream_limits::StreamPermit},
-    watch::{Since, Watch},
+    watch::{Since, Watch, WatchProgress},
 };
 use axum::{BoxError, body::Body, response::Response};
 use bytes::{Bytes, BytesMut};
@@ -16,13 +16,24 @@ use tokio_util::sync::CancellationToken;
 /// Changes joined to one chunk.
 const CHANGES_AT_ONCE: usize = 256;
 
+/// How a subscriber begins.
+enum Greeting {
+    Ready,
+    /// After an event of this watch.
+    Resumed {
+        after: u64,
+    },
+    /// After an event of another watch.
+    Overflow,
+}
+
 pub struct WatchSubscriber {
     watch: Arc<Watch>,
-    newest: watch::Receiver<(u64, bool)>,
+    progress: watch::Receiver<WatchProgress>,
     /// All changes up to this number were sent.
     after: u64,
-    /// What is sent before any change.
-    first: Option<Bytes>,
+    /// What is told before any change.
+    greeting: Option<Greeting>,
     closing: CancellationToken,
     _user: watch::Receiver<()>,
     _permit: StreamPermit,
@@ -35,16 +46,13 @@ impl WatchSubscriber {
         closing: CancellationToken,
         permit: StreamPermit,
     ) -> Self {
-        let (user, newest) = (watch.user(), watch.newest.subscribe());
-        let now = newest.borrow().0;
-        let (after, first) = match last_event {
-            None => (now, frame(&watch.epoch, now, "ready", "{}")),
-            Some(last) => match resumed(last, &watch) {
-                Some(after) => (after, Bytes::from_static(sse_writer::RETRY_FIELD)),
-                None => (now, overflow(&watch.epoch, now)),
-            },
+        let (user, progress) = (watch.user(), watch.progress.subscribe());
+        let greeting = match last_event.map(|last| resumed(last, &watch)) {
+            None => Greeting::Ready,
+            Some(Some(after)) => Greeting::Resumed { after },
+            Some(None) => Greeting::Overflow,
         };
-        Self { watch, newest, after, first: Some(first), closing, _user: user, _permit: permit }
+        Self { watch, progress, after: 0, greeting: Some(greeting), closing, _user: user, _permit: permit }
     }
 
     pub fn response(self) -> Response {
@@ -57,12 +65,12 @@ impl WatchSubscriber {
 
     /// The next bytes; `None` when the watch has ended or hostd shuts down.
     async fn next(&mut self) -> Option<Bytes> {
-        if let Some(first) = self.first.take() {
-            return Some(first);
+        if let Some(greeting) = self.greeting.take() {
+            return self.greet(greeting).await;
         }
         loop {
             // Looked at before the changes, so that those before the end are sent.
-            let ended = self.newest.borrow_and_update().1;
+            let ended = self.progress.borrow_and_update().has_ended;
             match self.watch.since(self.after, CHANGES_AT_ONCE) {
                 Since::Gone { newest } => {
                     self.after = newest;
@@ -74,13 +82,33 @@ impl WatchSubscriber {
             }
             tokio::select! {
                 // All branches only wait: nothing is lost when they are dropped.
-                changed = self.newest.changed() => changed.ok()?,
+                changed = self.progress.changed() => changed.ok()?,
                 () = self.closing.cancelled() => {}
                 () = sleep(Duration::from_millis(sse_writer::HEARTBEAT_MS)) => {
                     return Some(Bytes::from_static(sse_writer::HEARTBEAT_COMMENT));
                 }
             }
         }
+    }
+
+    /// The first bytes. What a client lists after them is whole with the changes that follow, so they wait until every
+    /// directory is watched.
+    async fn greet(&mut self, greeting: Greeting) -> Option<Bytes> {
+        let settled = self.progress.wait_for(|progress| progress.is_ready || progress.has_ended);
+        let newest = tokio::select! {
+            // Both branches only wait.
+            settled = settled => settled.ok()?.newest,
+            () = self.closing.cancelled() => return None,
+        };
+        self.after = newest;
+        Some(match greeting {
+            Greeting::Ready => frame(&self.watch.epoch, newest, "ready", "{}"),
+            Greeting::Overflow => overflow(&self.watch.epoch, newest),
+            Greeting::Resumed { after } => {
+                self.after = after;
+                Bytes::from_static(sse_writer::RETRY_FIELD)
+            }
+        })
     }
 
     /// As many changes as fit into one chunk.
