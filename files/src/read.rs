@@ -6,12 +6,14 @@ use crate::{
     exchange::gone,
     limits::CHUNK_BYTES,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
 use protocol::files::{ByteRange, FilePath, FilesReply};
+use rustix::{buffer::spare_capacity, io::Errno};
 use std::{
     fs::File,
-    io::{Read, Seek, SeekFrom},
+    io::{Seek, SeekFrom},
+    os::fd::AsFd,
 };
 
 pub fn read(
@@ -35,7 +37,7 @@ pub fn read(
     file.seek(SeekFrom::Start(first)).map_err(FilesError::io_at("read the file", path))?;
     // Only speed depends on it.
     let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL);
-    send(&mut file, exchange, path, bytes)
+    send(&file, exchange, path, bytes)
 }
 
 /// The first byte and the number of bytes; `None` where no byte of the range exists.
@@ -54,12 +56,7 @@ fn resolve(range: ByteRange, size: u64) -> Option<(u64, u64)> {
 }
 
 /// Sends as many bytes as the reply promised. A file that became shorter meanwhile breaks the response off.
-fn send(
-    file: &mut File,
-    exchange: &mut dyn Exchange,
-    path: &FilePath,
-    mut left: u64,
-) -> Result<(), FilesError> {
+fn send(file: &File, exchange: &mut dyn Exchange, path: &FilePath, mut left: u64) -> Result<(), FilesError> {
     while left > 0 {
         let want = usize::try_from(left).unwrap_or(usize::MAX).min(CHUNK_BYTES);
         let chunk = read_chunk(file, want).map_err(FilesError::io_at("read the file", path))?;
@@ -73,12 +70,15 @@ fn send(
     Ok(())
 }
 
-/// Reads up to `want` bytes.
-pub fn read_chunk(file: &mut impl Read, want: usize) -> std::io::Result<Bytes> {
-    let mut chunk = BytesMut::zeroed(want);
-    let count = file.read(&mut chunk)?;
-    chunk.truncate(count);
-    Ok(chunk.freeze())
+/// Reads up to `want` bytes, into memory that is not cleared first: that would take as long as the reading.
+pub fn read_chunk(file: &impl AsFd, want: usize) -> std::io::Result<Bytes> {
+    let mut chunk = Vec::with_capacity(want);
+    loop {
+        match rustix::io::read(file, spare_capacity(&mut chunk)) {
+            Err(Errno::INTR) => {}
+            read => return read.map(|_| chunk.into()).map_err(Into::into),
+        }
+    }
 }
 
 #[cfg(test)]
