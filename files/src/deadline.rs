@@ -1,4 +1,4 @@
-//! How long a verb may work on a tree that somebody else made.
+//! The time limit of a verb on a tree, whose content is hostile.
 
 use crate::{Exchange, FilesError, limits::TREE_MAX_MS};
 use std::time::{Duration, Instant};

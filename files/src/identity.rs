@@ -26,7 +26,7 @@ pub struct SandboxUser {
 }
 
 impl SandboxUser {
-    /// The owner of the top directory. Root's is nobody's workspace.
+    /// The owner of the top directory. A directory of root is no workspace.
     pub fn of(top: &OwnedFd) -> io::Result<Self> {
         let stat = fstat(top)?;
         let user = Self { uid: Uid::from_raw(stat.st_uid), gid: Gid::from_raw(stat.st_gid) };

@@ -10,7 +10,7 @@
 //!
 //! **Invariant:** a change that is not reported is followed by an `Overflow`, sent when changes are reported again.
 //!
-//! Must not: hold a directory open while it waits. The kernel reports the end of a directory when nobody has it open.
+//! Must not: hold a directory open while it waits. The kernel reports the end of a directory when no process has it open.
 
 mod batch;
 mod events;

@@ -1,4 +1,4 @@
-//! The verbs on the files of a workspace, between hostd and whoever performs them: a thread of hostd, or a process of
+//! The verbs on the files of a workspace, between hostd and their performer: a thread of hostd, or a process of
 //! runtimed inside the sandbox. One request, the bytes of its body, one reply, the bytes that follow it.
 //!
 //! A path is bytes, relative to the top of the workspace.

@@ -79,7 +79,7 @@ fn become_user(request: &ProcessRequest) -> io::Result<UnixStream> {
     Ok(UnixStream::from(caller))
 }
 
-/// Replaces the output of PID 1, which is inherited, by a pipe that nobody reads.
+/// Replaces the output of PID 1, which is inherited, by a pipe that no process reads.
 fn close_output() -> io::Result<()> {
     let (_, pipe) = unistd::pipe()?;
     unistd::dup2_stdout(&pipe)?;

@@ -95,7 +95,7 @@ impl Forwarded {
     async fn forward(&self, local: TcpStream) {
         let _ = local.set_nodelay(true);
         let socket = tokio::select! {
-            // Safe to cancel: the local connection was reset, and nobody waits for the other one.
+            // Safe to cancel: the local connection was reset, and no task waits for the other one.
             socket = self.open() => socket,
             () = relay::closed(&local) => return,
         };

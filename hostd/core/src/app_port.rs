@@ -1,5 +1,5 @@
 //! The port of an app in a sandbox. hostd listens inside every sandbox too, for the model gateway, the egress proxy
-//! and the status page: that port trusts whoever reaches it to be the sandbox, so nothing from outside may.
+//! and the status page: that port takes every client for the sandbox, so nothing from outside may reach it.
 //!
 //! **Invariant:** no connection into a sandbox is made without an `AppPort`: drivers take nothing else. Previews,
 //! tunnels and whatever dials next share this one rule.

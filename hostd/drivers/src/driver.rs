@@ -220,7 +220,7 @@ pub trait Driver: Transport {
     async fn disk_usage(&self, _: &SandboxId, _disk_mb: u64) -> Result<Option<DiskUsage>, DriverError> {
         Ok(None)
     }
-    /// Whether the disk limit of the workspace is kept by measuring alone: by whoever calls `disk_usage`.
+    /// Whether the disk limit of the workspace is kept by measuring alone: by the callers of `disk_usage`.
     fn is_disk_measured(&self, _: &SandboxId) -> bool {
         false
     }

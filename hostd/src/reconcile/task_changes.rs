@@ -1,4 +1,4 @@
-//! Records what a task changed, before its end is recorded: whoever sees `done` can read the changes, and nothing that
+//! Records what a task changed, before its end is recorded: a client that sees `done` can read the changes, and nothing that
 //! happens in the sandbox later changes them. The document comes from runtimed, or from its files where the sandbox
 //! does not run.
 
