@@ -1,17 +1,26 @@
 //! The command line: every command with its help. What a command does is in `commands/`.
 
 use crate::commands::{
-    agents, attach, attempts, budget, completions, cp, create, down, egress, ensure, events, exec, files,
-    forward, get, image, lifecycle, logs, ls, man, model, ports, preview_link, ps, rm, run, service,
-    services, sh, sync, task, token, up,
+    agents, attach, attempts, budget, completions, context, cp, create, down, egress, ensure, events, exec,
+    files, forward, get, host, image, lifecycle, limits, logs, ls, man, model, ports, preview_link, ps,
+    quota, rm, run, secret, service, services, sh, share, shares, sync, task, tls, token, unshare, up,
 };
+use crate::connection::ConnectionFlags;
 use clap::{Parser, Subcommand};
 
 const AFTER_HELP: &str = "\
 A sandbox is given by its id, by a unique prefix of its id, or by its name.
 
 By default slipway connects to the hostd of this machine on <data>/hostd.sock, which only root may use; <data> is
-SLIPWAY_DATA_DIR or /var/lib/slipway. With SLIPWAY_URL=http://host:port and SLIPWAY_TOKEN it connects to any hostd.
+SLIPWAY_DATA_DIR or /var/lib/slipway. `slipway context` names others. The first of these counts:
+  --context NAME       a context; `local` is the socket of this machine
+  SLIPWAY_URL          https://host:port, with SLIPWAY_TOKEN; verified by the system's roots, or by SLIPWAY_CA_FILE (PEM),
+                       SLIPWAY_FINGERPRINT (SHA-256), or not at all with SLIPWAY_INSECURE=1
+  SLIPWAY_CONTEXT      a context, or `local`
+  SLIPWAY_DATA_DIR     the socket in that directory
+  the current context  chosen by `slipway context use`
+  the local socket
+A token is sent to its own address only.
 
 Exit codes: 0 success; 1 refused or failed; 2 wrong arguments; 130 interrupted by Ctrl-C. `exec`, `sh`, `attach`, `run`
 and `task follow` exit with the code of the command or agent, see their help.
@@ -27,6 +36,8 @@ pub struct Args {
     /// Print JSON: the API response as one document, streams as one document per line
     #[arg(long, global = true)]
     pub json: bool,
+    #[command(flatten)]
+    pub connection: ConnectionFlags,
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -129,12 +140,25 @@ pub enum Command {
     ///
     /// Anyone with the URL can open the app on that port, and nothing else, until the link expires or is revoked.
     PreviewLink(preview_link::PreviewLinkArgs),
+    /// Share a sandbox with colleagues of your tenant, to read or to run
+    ///
+    /// They find it in `slipway ls` and use it by its name. Shared to run does not include: destroy, recreate, rename,
+    /// share, links, egress rules, limits and lifetime. Repeated, it changes what the share allows.
+    Share(share::ShareArgs),
+    /// End shares of a sandbox: streams, terminals and tunnels of those principals end at once
+    Unshare(unshare::UnshareArgs),
+    /// List with whom a sandbox is shared
+    Shares(shares::SharesArgs),
     /// Show or change the egress rules of a sandbox
     ///
     /// Changes apply at once: open connections that are now denied end. Denials are events: slipway events --kind egress.
     Egress(egress::EgressArgs),
     /// Show resource use of running sandboxes; on a terminal until Ctrl-C
     Top,
+    /// Show or change the memory, CPU and process limits of a sandbox
+    ///
+    /// New limits are in force at once, also for a sandbox that is paused, and stay for later starts.
+    Limits(limits::LimitsArgs),
     /// List the attempts to launch a sandbox, and why they failed
     Attempts(attempts::AttemptsArgs),
     /// Import, list and remove images
@@ -147,8 +171,28 @@ pub enum Command {
     Models,
     /// Set, list and remove model budgets of tenants
     Budget(budget::BudgetArgs),
+    /// Set, list and remove secrets of a tenant
+    ///
+    /// Credentials that other resources refer to by name, as in `slipway model add anthropic --key-secret NAME`. Stored
+    /// encrypted and never shown. For admins of the tenant.
+    Secret(secret::SecretArgs),
+    /// Add, choose, list and remove contexts: named addresses of hostd, each with its token
+    ///
+    /// One machine drives several hosts: a command goes to the current context, or to that of --context.
+    Context(context::ContextArgs),
+    /// Set, show and remove quotas of tenants and principals
+    ///
+    /// A principal is bound by its own quota and by that of its tenant.
+    Quota(quota::QuotaArgs),
     /// Create, list and revoke API tokens
     Token(token::TokenArgs),
+    /// Make a certificate for the API
+    Tls(tls::TlsArgs),
+    /// Show the load, memory and disk of the host, and what each sandbox costs; for the operator
+    ///
+    /// While memory or disk is not `ok`, creates and wakes are refused. A dash is a number that is not known, or a sandbox
+    /// that does not run.
+    Host(host::HostArgs),
     /// List the drivers of this host, and what is missing for those that are not usable
     ///
     /// The default has a star. Names of other tools are listed with the driver to use instead.

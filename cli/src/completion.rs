@@ -18,13 +18,14 @@ use typed_words::TypedWords;
 /// Environment variable with the name of the shell; set by its script.
 const VARIABLE: &str = "SLIPWAY_COMPLETE";
 
-/// The resource of hostd that completes an argument.
+/// What completes an argument: a resource of hostd, or a context of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CompletionKind {
     Sandbox,
     Task,
     Service,
     Exec,
+    Context,
 }
 
 impl CompletionKind {
@@ -35,6 +36,7 @@ impl CompletionKind {
             "TASK" => Some(Self::Task),
             "SERVICE" => Some(Self::Service),
             "EXEC" => Some(Self::Exec),
+            "CONTEXT" => Some(Self::Context),
             _ => None,
         }
     }
@@ -65,7 +67,7 @@ pub fn script(shell: clap_complete::Shell) -> io::Result<Vec<u8>> {
     Ok(script)
 }
 
-/// Attaches completers to every argument that names a resource of hostd.
+/// Attaches completers to every argument that names a resource of hostd or a context.
 fn with_completers(command: clap::Command, words: &Arc<TypedWords>) -> clap::Command {
     let command = command.mut_args(|arg| {
         let kind = arg.get_value_names().and_then(|names| CompletionKind::of(names.first()?.as_str()));
@@ -87,7 +89,7 @@ fn with_completers(command: clap::Command, words: &Arc<TypedWords>) -> clap::Com
 
 fn complete(kind: CompletionKind, words: &TypedWords, current: &OsStr) -> Vec<CompletionCandidate> {
     let Some(current) = current.to_str() else { return Vec::new() };
-    let found = candidates::find(kind, words.sandbox().as_deref());
+    let found = candidates::find(kind, words);
     let fitting = found.into_iter().filter(|candidate| candidate.fits(current));
     fitting
         .map(|Candidate { value, help, .. }| CompletionCandidate::new(value).help(Some(help.into())))
@@ -117,6 +119,7 @@ mod tests {
             &mut found,
         );
         insta::assert_snapshot!(found.join("\n"), @r"
+        slipway context
         slipway get sandbox
         slipway run sandbox
         slipway task submit sandbox
@@ -156,8 +159,15 @@ mod tests {
         slipway ports sandbox
         slipway forward sandbox
         slipway preview-link sandbox
+        slipway share sandbox
+        slipway unshare sandbox
+        slipway shares sandbox
         slipway egress sandbox
+        slipway limits sandbox
         slipway attempts sandbox
+        slipway context use name
+        slipway context show name
+        slipway context rm names
         ");
     }
 }

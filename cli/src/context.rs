@@ -1,8 +1,10 @@
 //! Context of a command: the client of hostd, and how to print.
 
 use crate::{
-    client::{ApiRequest, ApiResponse, Client, ClientError, Target, data_dir_or_default},
-    failure::Failure,
+    client::{ApiRequest, ApiResponse, Client, ClientError, ServerUrl, data_dir_or_default},
+    connection::{Connection, ConnectionFlags, Environment, Origin, TokenSource},
+    contexts::{ContextStore, ContextsError, LOCAL},
+    failure::{Failure, eprint_line},
     output::Output,
     resolve,
 };
@@ -15,19 +17,46 @@ pub struct Context {
     pub output: Output,
     /// hostd's data directory, where hostd is on this machine.
     pub data_dir: PathBuf,
+    origin: Origin,
+    warning: Option<String>,
 }
 
 impl Context {
-    /// Reads `SLIPWAY_URL`, `SLIPWAY_TOKEN` and `SLIPWAY_DATA_DIR`.
-    pub fn from_environment(output: Output) -> Result<Self, ClientError> {
-        let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let data_dir = text("SLIPWAY_DATA_DIR").map(PathBuf::from);
-        let url = text("SLIPWAY_URL");
-        let target = Target::choose(url.as_deref(), data_dir.clone())?;
-        // The socket needs no token, and a token for another machine must not be sent to this one.
-        let token = url.and_then(|_| text("SLIPWAY_TOKEN"));
-        let client = Arc::new(Client::new(target, token));
-        Ok(Self { client, output, data_dir: data_dir_or_default(data_dir) })
+    /// Chooses hostd by flags, environment and contexts, and prints what the user is to be warned of.
+    pub fn open(output: Output, flags: &ConnectionFlags) -> Result<Self, Failure> {
+        let context = Self::open_silently(output, flags)?;
+        if let Some(warning) = &context.warning {
+            eprint_line(warning);
+        }
+        Ok(context)
+    }
+
+    pub fn open_silently(output: Output, flags: &ConnectionFlags) -> Result<Self, Failure> {
+        let environment = Environment::read();
+        let (connection, token) = connect(flags, &environment)?;
+        let warning = connection.warning();
+        let client = Arc::new(Client::new(connection.target, token));
+        let data_dir = data_dir_or_default(environment.data_dir.map(PathBuf::from));
+        Ok(Self { client, output, data_dir, origin: connection.origin, warning })
+    }
+
+    /// Returns the URL of hostd, where it may be on another machine.
+    pub fn remote(&self) -> Option<&ServerUrl> {
+        self.client.target().url()
+    }
+
+    /// Refuses a command that is about the hostd of this machine while another one is chosen. `instead`: what to do
+    /// there.
+    pub fn require_local(&self, command: &str, instead: &str) -> Result<(), Failure> {
+        let Some(url) = self.remote() else { return Ok(()) };
+        let origin = self.origin.describe();
+        let here = format!("`slipway --context {LOCAL} {command}` is for this machine");
+        Err(Failure::new(format!("`slipway {command}` works on this machine only, and {origin} is {url}"))
+            .hint(if instead.is_empty() { here } else { format!("{instead}; {here}") }))
+    }
+
+    pub fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     pub async fn sandbox(&self, text: &str) -> Result<SandboxId, Failure> {
@@ -66,6 +95,32 @@ impl Context {
             return self.output.items(&items);
         }
         self.output.text(&format(parse_items(items)?))
+    }
+}
+
+/// Chooses a connection and reads its token.
+fn connect(
+    flags: &ConnectionFlags,
+    environment: &Environment,
+) -> Result<(Connection, Option<String>), Failure> {
+    let choose = || Connection::choose(flags, environment, || ContextStore::locate()?.load());
+    let connection = choose()?;
+    match read_token(&connection.token) {
+        Ok(token) => Ok((connection, token)),
+        // Another command replaced the context between the two reads: the new one has a new file.
+        Err(_) => {
+            let connection = choose()?;
+            let token = read_token(&connection.token)?;
+            Ok((connection, token))
+        }
+    }
+}
+
+fn read_token(source: &TokenSource) -> Result<Option<String>, ContextsError> {
+    match source {
+        TokenSource::None => Ok(None),
+        TokenSource::Given(token) => Ok(Some(token.reveal().to_owned())),
+        TokenSource::File(file) => ContextStore::locate()?.token(file).map(Some),
     }
 }
 

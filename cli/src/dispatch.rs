@@ -6,6 +6,7 @@ use crate::{
         self,
         lifecycle::{self, Verb},
     },
+    connection::ConnectionFlags,
     context::Context,
     exit_code,
     failure::{Failure, eprint_line},
@@ -24,7 +25,7 @@ pub fn run(args: Args) -> u8 {
             return own_failure.unwrap_or(1);
         }
     };
-    let ended = runtime.block_on(Box::pin(dispatch(command, output)));
+    let ended = runtime.block_on(Box::pin(dispatch(command, output, &args.connection)));
     terminal::reset_colours();
     match ended {
         Ok(code) => code,
@@ -60,19 +61,20 @@ fn first_steps(output: Output) -> u8 {
 
 /// Runs one command and returns its exit code.
 ///
-/// `context` is made inside the arms: `completions`, `man` and `doctor` must work without hostd, and where
-/// SLIPWAY_URL is wrong.
-async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
-    let context = || Context::from_environment(output);
+/// `context` is made inside the arms: `completions`, `man`, `context` and `doctor` must work without hostd, and where
+/// SLIPWAY_URL or a context is wrong.
+async fn dispatch(command: Command, output: Output, flags: &ConnectionFlags) -> Result<u8, Failure> {
+    let context = || Context::open(output, flags);
     match command {
         Command::Agents(args) => commands::agents::run(&context()?, args).await.map(success),
         Command::Attach(args) => commands::attach::run(&context()?, args).await,
         Command::Attempts(args) => commands::attempts::run(&context()?, args).await.map(success),
         Command::Budget(args) => commands::budget::run(&context()?, args).await.map(success),
         Command::Completions(args) => commands::completions::run(&args, output).map(success),
+        Command::Context(args) => commands::context::run(output, flags, args).await.map(success),
         Command::Cp(args) => commands::cp::run(&context()?, args).await,
         Command::Create(args) => commands::create::run(&context()?, args).await.map(success),
-        Command::Doctor => commands::doctor::run(output).await,
+        Command::Doctor => commands::doctor::run(output, flags).await,
         Command::Down(args) => commands::down::run(&context()?, args).await.map(success),
         Command::Drivers => commands::drivers::run(&context()?).await.map(success),
         Command::Egress(args) => commands::egress::run(&context()?, args).await.map(success),
@@ -82,7 +84,9 @@ async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
         Command::Files(args) => commands::files::run(&context()?, args).await,
         Command::Forward(args) => commands::forward::run(&context()?, args).await,
         Command::Get(args) => commands::get::run(&context()?, args).await.map(success),
+        Command::Host(args) => commands::host::run(&context()?, args).await,
         Command::Image(args) => commands::image::run(&context()?, args).await.map(success),
+        Command::Limits(args) => commands::limits::run(&context()?, args).await.map(success),
         Command::Logs(args) => commands::logs::run(&context()?, args).await,
         Command::Ls(args) => commands::ls::run(&context()?, args).await.map(success),
         Command::Man(args) => commands::man::run(&args).map(success),
@@ -92,20 +96,26 @@ async fn dispatch(command: Command, output: Output) -> Result<u8, Failure> {
         Command::Ports(args) => commands::ports::run(&context()?, args).await.map(success),
         Command::PreviewLink(args) => commands::preview_link::run(&context()?, args).await.map(success),
         Command::Ps(args) => commands::ps::run(&context()?, args).await.map(success),
+        Command::Quota(args) => commands::quota::run(&context()?, args).await.map(success),
         Command::Recreate(args) => lifecycle::run(&context()?, Verb::Recreate, args).await.map(success),
         Command::Resume(args) => lifecycle::run(&context()?, Verb::Resume, args).await.map(success),
         Command::Rm(args) => commands::rm::run(&context()?, args).await.map(success),
         Command::Run(args) => commands::run::run(&context()?, *args).await,
+        Command::Secret(args) => commands::secret::run(&context()?, args).await.map(success),
         Command::Service(args) => commands::service::run(&context()?, args).await.map(success),
         Command::Services(args) => commands::services::run(&context()?, args).await.map(success),
         Command::Sh(args) => commands::sh::run(&context()?, args).await,
+        Command::Share(args) => commands::share::run(&context()?, args).await.map(success),
+        Command::Shares(args) => commands::shares::run(&context()?, args).await.map(success),
         Command::Stale => commands::stale::run(&context()?).await.map(success),
         Command::Start(args) => lifecycle::run(&context()?, Verb::Start, args).await.map(success),
         Command::Stop(args) => lifecycle::run(&context()?, Verb::Stop, args).await.map(success),
         Command::Sync(args) => commands::sync::run(&context()?, args).await,
         Command::Task(args) => commands::task::run(&context()?, args).await,
+        Command::Tls(args) => commands::tls::run(args, output).map(success),
         Command::Token(args) => commands::token::run(&context()?, args).await.map(success),
         Command::Top => commands::top::run(&context()?).await.map(success),
+        Command::Unshare(args) => commands::unshare::run(&context()?, args).await.map(success),
         Command::Up(args) => commands::up::run(&context()?, args).await.map(success),
         Command::Version => commands::version::run(&context()?).await.map(success),
     }

@@ -76,7 +76,7 @@ impl Failure {
         }
     }
 
-    fn next_step(&self) -> Option<String> {
+    pub fn next_step(&self) -> Option<String> {
         match self {
             Self::Client(error) => error.next_step(),
             Self::Other { next, .. } => next.clone(),
@@ -125,7 +125,7 @@ impl Failure {
         if let Self::Client(error) = self
             && let Some(api) = error.api()
         {
-            lines.extend(api.detail.problem.iter().flat_map(problem_lines));
+            lines.extend(api.detail.problem.as_deref().into_iter().flat_map(problem_lines));
         }
         lines.extend(self.next_step().map(|next| format!("  next: {next}")));
         lines
@@ -188,7 +188,7 @@ mod tests {
         };
         let error =
             ApiError::new(ApiErrorCode::SandboxFailed, "the sandbox did not come up").with(|detail| {
-                detail.problem = Some(problem);
+                detail.problem = Some(Box::new(problem));
                 detail.existing = "01jb9xyzabcdefghjkmnpqrstv".parse().ok();
             });
         let failure = Failure::from(ClientError::Api(Box::new(error)));

@@ -70,6 +70,21 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// Formats a time in seconds since the epoch, as in `2026-01-31 23:59 UTC`.
+pub fn utc(seconds: u64) -> String {
+    let (days, clock) = (seconds / 86_400, seconds % 86_400);
+    // Years start in March, so that a leap day is the last day (Hinnant's algorithm).
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", clock / 3600, clock / 60 % 60)
+}
+
 /// Parses a time such as `2026-01-31T23:59:59.123Z` to milliseconds since the epoch; the fraction is optional.
 fn parse_ms(time: &str) -> Option<u64> {
     let (date, clock) = time.strip_suffix('Z')?.split_once('T')?;
@@ -113,6 +128,20 @@ mod tests {
         ];
         for (time, expected) in table {
             assert_eq!(parse_ms(time), expected, "{time}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_printed_as_it_was_parsed() {
+        for time in [
+            "1970-01-01T00:00",
+            "2000-02-29T23:59",
+            "2026-12-31T12:34",
+            "2100-03-01T00:01",
+            "9999-12-31T23:59",
+        ] {
+            let seconds = parse_ms(&format!("{time}:30Z")).expect(time) / 1000;
+            assert_eq!(utc(seconds), format!("{} UTC", time.replace('T', " ")));
         }
     }
 

@@ -105,7 +105,7 @@ pub const HOSTD_POLL: Duration = Duration::from_millis(25);
 pub const HOSTD_LOG_LINES: usize = 10;
 pub const HOSTD_LOG_READ_BYTES: u64 = 16 << 10;
 /// Longest secret that is read, in bytes.
-pub const SECRET_MAX_BYTES: u64 = 16 << 10;
+pub const SECRET_MAX_BYTES: u64 = 64 << 10;
 
 /// Entries per page of a list of files.
 pub const FILES_PAGE_ITEMS: u32 = 5_000;
@@ -133,3 +133,13 @@ pub const SYNC_STATS_MAX: usize = 64;
 pub const SYNC_PASSES_MAX: usize = 16;
 /// Steps after which the state is written.
 pub const SYNC_SAVE_EVERY: usize = 500;
+
+/// Longest URL of a hostd, in bytes.
+pub const URL_MAX_BYTES: usize = 2_048;
+/// Largest CA file, in bytes; the roots of a system are far below.
+pub const CA_FILE_MAX_BYTES: u64 = 4 << 20;
+/// Largest file of contexts, in bytes, and how many it may have.
+pub const CONTEXTS_MAX_BYTES: u64 = 4 << 20;
+pub const CONTEXTS_MAX: usize = 1_000;
+/// Longest name of a context, in bytes.
+pub const CONTEXT_NAME_MAX_BYTES: usize = 64;

@@ -179,7 +179,9 @@ async fn send_create(
     let response = loop {
         match context.client.send(request.clone()).await {
             Ok(response) => break response,
-            Err(error @ ClientError::NotServing { .. }) if !context.client.has_answered() => {
+            Err(error @ (ClientError::NotServing { .. } | ClientError::Tls(_)))
+                if !context.client.has_answered() =>
+            {
                 return Err(error.into());
             }
             // A create that was begun continues; a retry gets its result.
@@ -197,7 +199,7 @@ fn failed_create(failure: Failure) -> Result<(SandboxId, Option<Problem>), Failu
     let Failure::Client(ClientError::Api(error)) = &failure else { return Err(failure) };
     match error.detail.existing {
         Some(id) if matches!(error.code, ApiErrorCode::SandboxFailed | ApiErrorCode::DriverUnavailable) => {
-            Ok((id, error.detail.problem.clone()))
+            Ok((id, error.detail.problem.as_deref().cloned()))
         }
         _ => Err(failure),
     }

@@ -1,13 +1,34 @@
-//! Reads a secret: typed without echo, from a pipe, or from a file. Never from an argument, which every user of the
-//! machine can read.
+//! A secret, and how it is read: typed without echo, from a pipe, or from a file. Never from an argument, which every
+//! user of the machine can read.
 
 use crate::{failure::Failure, limits};
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use std::{
+    fmt,
     fs::File,
     io::{self, IsTerminal as _, Read, Write as _},
     path::Path,
 };
+
+/// A secret, which is not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
 
 const INTERRUPT: u8 = 3;
 const END: u8 = 4;

@@ -21,7 +21,6 @@ use tokio::time::{Instant, sleep};
 pub async fn ensure_serving(context: &Context) -> Result<bool, Failure> {
     match ready(&context.client).await {
         Ok(()) => return Ok(false),
-        Err(ClientError::NotServing { address, .. }) if !address.starts_with("http") => {}
         // hostd is starting or stopping: wait until it serves.
         Err(error) if error.is_transient() => {}
         Err(error) => return Err(error.into()),

@@ -1,5 +1,9 @@
 //! Tests of the real command against a fake hostd that drops connections, dies and restarts.
 
+#[path = "command/capacity.rs"]
+mod capacity;
+#[path = "command/contexts.rs"]
+mod contexts;
 #[path = "command/copies.rs"]
 mod copies;
 mod fake;
@@ -13,13 +17,15 @@ mod permissions;
 mod sync;
 #[path = "command/tasks.rs"]
 mod tasks;
+#[path = "command/tls.rs"]
+mod tls;
 
 use fake::{API, FakeHostd, WEB};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use std::{path::Path, process::Stdio};
+use std::{ffi::OsStr, path::Path, process::Stdio};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     process::{Child, Command},
@@ -27,7 +33,21 @@ use tokio::{
 
 fn slipway(data_dir: &Path, line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_slipway"));
-    command.args(line.split_whitespace()).env_remove("SLIPWAY_URL").env_remove("SLIPWAY_TOKEN");
+    command.args(line.split_whitespace());
+    // Settings of the machine have no effect.
+    for name in [
+        "SLIPWAY_URL",
+        "SLIPWAY_TOKEN",
+        "SLIPWAY_CA_FILE",
+        "SLIPWAY_FINGERPRINT",
+        "SLIPWAY_INSECURE",
+        "SLIPWAY_CONTEXT",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+    ] {
+        command.env_remove(name);
+    }
+    command.env("XDG_CONFIG_HOME", data_dir.join("config"));
     command.env("SLIPWAY_DATA_DIR", data_dir).stdin(Stdio::null()).kill_on_drop(true);
     command
 }
@@ -38,8 +58,17 @@ struct CommandOutput {
     code: Option<i32>,
 }
 
+fn with_env(mut command: Command, name: &str, value: impl AsRef<OsStr>) -> Command {
+    command.env(name, value);
+    command
+}
+
 async fn run(data_dir: &Path, line: &str) -> CommandOutput {
-    let output = slipway(data_dir, line).output().await.expect("it runs");
+    ended(slipway(data_dir, line)).await
+}
+
+async fn ended(mut command: Command) -> CommandOutput {
+    let output = command.output().await.expect("it runs");
     let text = |bytes| String::from_utf8(bytes).expect("text");
     CommandOutput { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code() }
 }
@@ -244,12 +273,13 @@ async fn other_words_for_a_command_are_understood_or_answered() {
 
 /// Requests completions as the bash script does; the last word is completed.
 async fn completes(data_dir: &Path, words: &[&str]) -> CommandOutput {
-    let mut command = slipway(data_dir, "--");
+    completes_with(slipway(data_dir, "--"), words).await
+}
+
+async fn completes_with(mut command: Command, words: &[&str]) -> CommandOutput {
     command.args(words).env("SLIPWAY_COMPLETE", "bash").env("_CLAP_IFS", "\n");
     command.env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
-    let output = command.output().await.expect("it runs");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    CommandOutput { stdout: text(output.stdout), stderr: text(output.stderr), code: output.status.code() }
+    ended(command).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -262,6 +292,7 @@ async fn names_are_completed_from_what_hostd_knows() {
         (vec!["slipway", "run", "--sandbox", "w"], "web"),
         (vec!["slipway", "logs", "web", ""], "dev\nworker"),
         (vec!["slipway", "service", "web", "w"], "worker"),
+        (vec!["slipway", "limits", "w"], "web"),
         (vec!["slipway", "comp"], "completions"),
     ] {
         let ended = completes(&fake.data_dir(), &words).await;

@@ -12,8 +12,11 @@ use crate::{
     reconcile::Fleet,
 };
 use hostd_core::{Scheme, limits};
-use hostd_edge::{Edge, EdgeParts, PreviewAuth, PreviewTargets, Tls};
-use hostd_net::connection_threads::ConnectionThreads;
+use hostd_edge::{Edge, EdgeParts, PreviewAuth, PreviewTargets};
+use hostd_net::{
+    connection_threads::ConnectionThreads,
+    tls::{PairNames, Tls},
+};
 use hostd_store::{Clock, Store};
 use nix::{
     fcntl::{Flock, FlockArg},
@@ -38,6 +41,14 @@ use tracing::{info, warn};
 
 pub const DATABASE: &str = "slipway.db";
 const SOCKET: &str = "hostd.sock";
+
+const API_TLS: PairNames =
+    PairNames { listener: "api", cert_key: "SLIPWAY_API_TLS_CERT", key_key: "SLIPWAY_API_TLS_KEY" };
+const PREVIEW_TLS: PairNames = PairNames {
+    listener: "preview",
+    cert_key: "SLIPWAY_PREVIEW_TLS_CERT",
+    key_key: "SLIPWAY_PREVIEW_TLS_KEY",
+};
 
 /// Longest wait for blocking threads at the end.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
@@ -102,7 +113,8 @@ pub fn lock(data_dir: &Path) -> Result<Flock<File>, Failure> {
 }
 
 async fn run(config: Config) -> Result<(), Failure> {
-    let tls = tls(&config)?;
+    let api_tls = tls(config.api_tls.as_ref(), API_TLS)?;
+    let preview_tls = tls(config.preview_tls.as_ref(), PREVIEW_TLS)?;
     let (parts, preview) = Parts::open(&config).await?;
     let (store, egress, disk, clock) = (&parts.store, &parts.egress, &parts.disk, parts.clock);
     let threads = ConnectionThreads::start("inside")
@@ -123,36 +135,42 @@ async fn run(config: Config) -> Result<(), Failure> {
         clock,
         previews: parts.previews.clone(),
         auth,
-        tls,
+        tls: preview_tls.clone(),
     };
     let edge = Edge::start(edge, closing.clone())
         .map_err(|error| failed("start the threads of previews", &error))?;
-    let api = Api::new(parts.api(&config, fleet.clone(), links, &edge), closing.clone());
+    let certificates = api_tls.iter().cloned().chain(preview_tls).collect();
+    let api = parts.api(&config, certificates, (fleet.clone(), links), &edge);
+    let api = Api::new(api, closing.clone());
     let tcp = bind("SLIPWAY_API_BIND", config.api_bind).await?;
     let address = local_address(&tcp)?;
+    if let Some(warning) = api.settings.clear_text_warning() {
+        warn!("{warning}");
+    }
     disk.ensure_free();
     let socket = config.data_dir.join(SOCKET);
     let unix = listen_unix_if_room(&socket)?;
     let mut signals = Signals::new()?;
     let preview_url = format!("{}://{}", scheme_of(&config).word(), local_address(&preview)?);
-    print_ready(&format!("ready api=http://{address} preview={preview_url}"));
+    let api_scheme = if api_tls.is_some() { Scheme::Https } else { Scheme::Http };
+    print_ready(&format!("ready api={}://{address} preview={preview_url}", api_scheme.word()));
 
     let router = api::router(api.clone());
-    let tcp = api::serve(Listener::Tcp(tcp), router.clone(), api.metrics.clone(), closing.clone());
+    let tcp = api::serve(api_listener(tcp, api_tls), router.clone(), api.metrics.clone(), closing.clone());
     let unix = serve_unix(unix, &socket, (router, api.metrics.clone()), closing.clone());
     let preview = hostd_edge::serve(preview, edge.clone());
     let prune = edge.tidy();
     let egress_reports = egress.run_recorder(closing.clone());
     let retention = retention(store.clone(), clock, closing.clone());
     let wal = closing.run_until_cancelled(store.maintain_wal());
-    let room = closing.run_until_cancelled(fleet.watch_disk());
+    let resources = watch_resources(&fleet, &closing);
     let allocator = closing.run_until_cancelled(allocator::trim_periodically());
     let stop = async {
         let name = signals.next().await;
         info!(signal = name, "draining; sandboxes keep running");
         closing.cancel();
     };
-    tokio::join!(tcp, unix, preview, prune, retention, wal, room, allocator, egress_reports, stop);
+    tokio::join!(tcp, unix, preview, prune, retention, wal, resources, allocator, egress_reports, stop);
     api.finish().await;
     fleet.close().await;
     // Connections of sandboxes report their bytes when they end, so egress finishes after them.
@@ -160,6 +178,19 @@ async fn run(config: Config) -> Result<(), Failure> {
     store.clone().close().await;
     info!("stopped");
     Ok(())
+}
+
+/// Watches disk, memory and quotas until hostd ends.
+async fn watch_resources(fleet: &Fleet, closing: &CancellationToken) {
+    let watches = async { tokio::join!(fleet.watch_disk(), fleet.watch_memory(), fleet.watch_quotas()) };
+    closing.run_until_cancelled(watches).await;
+}
+
+fn api_listener(tcp: TcpListener, tls: Option<Tls>) -> Listener {
+    match tls {
+        Some(tls) => Listener::Tls(tcp, tls),
+        None => Listener::Tcp(tcp),
+    }
 }
 
 async fn bind(key: &str, at: SocketAddr) -> Result<TcpListener, Failure> {
@@ -171,9 +202,10 @@ fn local_address(listener: &TcpListener) -> Result<SocketAddr, Failure> {
     listener.local_addr().map_err(|error| failed("ask for its address", &error))
 }
 
-fn tls(config: &Config) -> Result<Option<Tls>, Failure> {
-    let load = |(cert, key): &(PathBuf, PathBuf)| Tls::load(cert, key);
-    config.preview_tls.as_ref().map(load).transpose().map_err(|error| Failure::Usage(error.to_string()))
+/// Loads the files of a listener that is served by TLS.
+fn tls(files: Option<&(PathBuf, PathBuf)>, names: PairNames) -> Result<Option<Tls>, Failure> {
+    let load = |(cert, key): &(PathBuf, PathBuf)| Tls::load(cert, key, names);
+    files.map(load).transpose().map_err(|error| Failure::Usage(error.to_string()))
 }
 
 /// Returns the scheme by which hostd serves previews.

@@ -37,7 +37,7 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
         (_, Some(extra)) => Err(Failure::Usage(format!("one word too many: {extra} (see --help)"))),
         (None, None) => configured().and_then(boot::serve),
         (Some("repair"), None) => configured().and_then(|config| repair(&config)),
-        (Some("openapi"), None) => print(&api::openapi_json()),
+        (Some("openapi"), None) => print(api::openapi_json()),
         (Some("--version" | "-V"), None) => print(concat!("hostd ", env!("CARGO_PKG_VERSION"))),
         (Some("--help" | "-h" | "help"), None) => {
             print(&format!("{USAGE}\n{}\n{EXITS}", config::keys::help()))

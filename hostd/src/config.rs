@@ -11,9 +11,10 @@ use crate::agents::AgentTable;
 use hostd_core::{BudgetBounds, Scheme, egress::Exceptions, limits};
 use hostd_drivers::QuotaChoice;
 use parsers::{
-    absolute, address, agents, auth, budget, docker_socket, domain, driver, exceptions, files, public, quota,
-    registries, tls,
+    absolute, address, agents, auth, budget, docker_socket, domain, driver, exceptions, files, owner_quota,
+    public, quota, registries, tls,
 };
+use protocol::api::Quota;
 use std::{fmt, net::SocketAddr, path::PathBuf};
 use values::ConfigValues;
 
@@ -23,6 +24,8 @@ pub const DEFAULT_FILE: &str = "/etc/slipway/slipway.toml";
 pub struct Config {
     pub data_dir: PathBuf,
     pub api_bind: SocketAddr,
+    /// Certificate chain and key in PEM, with which the API is served by TLS.
+    pub api_tls: Option<(PathBuf, PathBuf)>,
     pub preview_bind: SocketAddr,
     pub preview_domain: String,
     /// How browsers reach previews behind a proxy, where that differs from how hostd serves them.
@@ -52,11 +55,20 @@ pub struct Config {
     /// Largest limits of one sandbox; the host's resources unless given.
     pub memory_max_mb: Option<u64>,
     pub cpus_max: Option<f64>,
+    /// Available memory below which creates and wakes are refused; a share of the memory unless given.
+    pub memory_reserve_mb: Option<u64>,
+    /// The least that a sandbox is expected to need.
+    pub memory_admission_mb: u64,
+    /// The most that all sandboxes together may use.
+    pub memory_total_mb: Option<u64>,
     /// Free space on the data disk below which creates and wakes are refused; a share of the disk unless
     /// given.
     pub disk_floor_mb: Option<u64>,
     /// How disk limits of sandboxes are kept.
     pub quota: QuotaChoice,
+    /// Quotas of tenants and principals that have none of their own.
+    pub tenant_quota: Option<Quota>,
+    pub principal_quota: Option<Quota>,
     /// The agent definitions, and the default agent.
     pub agents: AgentTable,
     /// The directory where agents are installed; the usual one unless given.
@@ -117,10 +129,15 @@ impl Config {
         let config = Self {
             data_dir: absolute("data_dir", &values.text("data_dir")?)?,
             api_bind: address("api_bind", &values.text("api_bind")?)?,
+            api_tls: tls("api", values.optional("api_tls_cert")?, values.optional("api_tls_key")?)?,
             preview_bind: address("preview_bind", &values.text("preview_bind")?)?,
             preview_domain: domain(&values.text("preview_domain")?)?,
             preview_public: values.optional("preview_public")?.map(|text| public(&text)).transpose()?,
-            preview_tls: tls(values.optional("preview_tls_cert")?, values.optional("preview_tls_key")?)?,
+            preview_tls: tls(
+                "preview",
+                values.optional("preview_tls_cert")?,
+                values.optional("preview_tls_key")?,
+            )?,
             driver: driver(&values.text("driver")?)?,
             docker_socket: values.optional("docker_socket")?.map(|text| docker_socket(&text)).transpose()?,
             oci_runtime: values.optional("oci_runtime")?,
@@ -140,8 +157,15 @@ impl Config {
             templates: path("templates")?,
             memory_max_mb: values.integer("memory_max_mb")?,
             cpus_max: values.decimal("cpus_max")?,
+            memory_reserve_mb: values.integer("memory_reserve_mb")?,
+            memory_admission_mb: values
+                .integer("memory_admission_mb")?
+                .unwrap_or(limits::MEMORY_ADMISSION_DEFAULT_MB),
+            memory_total_mb: values.integer("memory_total_mb")?,
             disk_floor_mb: values.integer("disk_floor_mb")?,
             quota: quota(&values.text("quota")?)?,
+            tenant_quota: owner_quota("tenant_quota", values.optional("tenant_quota")?)?,
+            principal_quota: owner_quota("principal_quota", values.optional("principal_quota")?)?,
             agents: agents(&values.table("agents")?, values.optional("agent")?.as_deref())?,
             agents_dir: path("agents_dir")?,
             briefing_file: path("briefing_file")?,
@@ -167,6 +191,12 @@ impl Config {
         }
         if self.cpus_max.is_some_and(|cpus| !cpus.is_finite() || cpus < limits::CPUS_MIN) {
             return Err(bad("SLIPWAY_CPUS_MAX", format!("must be at least {}", limits::CPUS_MIN)));
+        }
+        if self.memory_total_mb.is_some_and(|mb| mb < limits::MEMORY_MIN_MB) {
+            return Err(bad(
+                "SLIPWAY_MEMORY_TOTAL_MB",
+                format!("must be at least {}", limits::MEMORY_MIN_MB),
+            ));
         }
         if self.memory_max_mb.is_some_and(|mb| mb < limits::MEMORY_MIN_MB) {
             return Err(bad("SLIPWAY_MEMORY_MAX_MB", format!("must be at least {}", limits::MEMORY_MIN_MB)));

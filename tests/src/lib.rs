@@ -26,6 +26,7 @@ pub mod programs;
 pub mod pty;
 pub mod random;
 pub mod raw_http;
+pub mod raw_http2;
 pub mod raw_output;
 pub mod sandbox;
 pub mod scale;
@@ -35,6 +36,7 @@ pub mod shell;
 pub mod small_disk;
 mod stale_directories;
 pub mod tasks;
+pub mod tls_terminator;
 pub mod tunnel;
 pub mod viewer;
 

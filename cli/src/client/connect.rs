@@ -1,6 +1,10 @@
 //! The address of hostd, and connections to it.
 
-use super::{ClientError, RequestBody};
+use super::{
+    ClientError, RequestBody,
+    server_url::{Scheme, ServerUrl},
+    tls::{TlsError, Trust},
+};
 use crate::limits;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
@@ -9,8 +13,10 @@ use std::{io, path::PathBuf};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpStream, UnixStream},
+    sync::OnceCell,
     time::timeout,
 };
+use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
 
 /// Default data directory.
 const DATA_DIR: &str = "/var/lib/slipway";
@@ -20,63 +26,35 @@ const KEEPALIVE_IDLE_S: u32 = 30;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     Socket(PathBuf),
-    /// `host:port`.
-    Tcp(String),
+    /// TCP, with TLS where the scheme is `https`; `trust` counts only then.
+    Url {
+        url: ServerUrl,
+        trust: Trust,
+    },
 }
 
 impl Target {
-    /// Chooses the address: `url` (`SLIPWAY_URL`), or the socket in the data directory.
-    pub fn choose(url: Option<&str>, data_dir: Option<PathBuf>) -> Result<Self, ClientError> {
-        let Some(url) = url.filter(|url| !url.is_empty()) else {
-            return Ok(Self::Socket(data_dir_or_default(data_dir).join("hostd.sock")));
-        };
-        let wrong = |why: &str| ClientError::BadUrl(format!("SLIPWAY_URL is {url:?}: {why}"));
-        if url.starts_with("https://") {
-            return Err(wrong("only http:// is spoken; put a tunnel (ssh -L) or a proxy in front"));
+    /// Returns the socket in a data directory.
+    pub fn local(data_dir: Option<PathBuf>) -> Self {
+        Self::Socket(data_dir_or_default(data_dir).join("hostd.sock"))
+    }
+
+    /// Returns the URL of a hostd that is not reached by its socket.
+    pub fn url(&self) -> Option<&ServerUrl> {
+        match self {
+            Self::Socket(_) => None,
+            Self::Url { url, .. } => Some(url),
         }
-        let rest = url.strip_prefix("http://").ok_or_else(|| wrong("must be http://host:port"))?;
-        let authority = rest.strip_suffix('/').unwrap_or(rest);
-        let parsed: hyper::http::uri::Authority =
-            authority.parse().map_err(|_| wrong("must be http://host:port, without a path"))?;
-        Ok(Self::Tcp(format!("{}:{}", parsed.host(), parsed.port_u16().unwrap_or(80))))
+    }
+
+    /// Returns the URL where nothing is encrypted.
+    pub fn plain_url(&self) -> Option<&ServerUrl> {
+        self.url().filter(|url| url.scheme == Scheme::Http)
     }
 
     /// Returns the value of the `Host` header.
-    pub fn host(&self) -> &str {
-        match self {
-            Self::Socket(_) => "localhost",
-            Self::Tcp(authority) => authority,
-        }
-    }
-
-    fn address(&self) -> String {
-        match self {
-            Self::Socket(path) => path.display().to_string(),
-            Self::Tcp(authority) => format!("http://{authority}"),
-        }
-    }
-
-    pub(super) async fn connect(&self) -> Result<SendRequest<RequestBody>, ClientError> {
-        match timeout(limits::CONNECT_TIMEOUT, self.open()).await {
-            Ok(response) => response,
-            Err(_) => Err(self.failed(io::ErrorKind::TimedOut.into())),
-        }
-    }
-
-    async fn open(&self) -> Result<SendRequest<RequestBody>, ClientError> {
-        match self {
-            Self::Socket(path) => {
-                start_http(UnixStream::connect(path).await.map_err(|error| self.failed(error))?).await
-            }
-            Self::Tcp(authority) => {
-                let stream = TcpStream::connect(authority).await.map_err(|error| self.failed(error))?;
-                // Errors are ignored: without these options only latency and dead-peer detection suffer.
-                let _ = stream.set_nodelay(true);
-                let _ = setsockopt(&stream, sockopt::KeepAlive, &true);
-                let _ = setsockopt(&stream, sockopt::TcpKeepIdle, &KEEPALIVE_IDLE_S);
-                start_http(stream).await
-            }
-        }
+    pub fn host(&self) -> String {
+        self.url().map_or_else(|| "localhost".to_owned(), ServerUrl::authority)
     }
 
     fn failed(&self, source: io::Error) -> ClientError {
@@ -84,8 +62,63 @@ impl Target {
             (Self::Socket(path), io::ErrorKind::PermissionDenied) => {
                 ClientError::PermissionDenied(path.clone())
             }
-            _ => ClientError::NotServing { address: self.address(), source },
+            (Self::Socket(path), _) => {
+                ClientError::NotServing { address: path.display().to_string(), source }
+            }
+            (Self::Url { url, .. }, _) => ClientError::NotServing { address: url.to_string(), source },
         }
+    }
+}
+
+/// Opens connections to one target.
+pub struct Connector {
+    pub target: Target,
+    /// Made at the first connection: it reads the certificates that are trusted.
+    tls: OnceCell<TlsConnector>,
+}
+
+impl Connector {
+    pub fn new(target: Target) -> Self {
+        Self { target, tls: OnceCell::new() }
+    }
+
+    pub async fn connect(&self) -> Result<SendRequest<RequestBody>, ClientError> {
+        // On the heap: the state of a handshake is large, and part of the future of every request.
+        match timeout(limits::CONNECT_TIMEOUT, Box::pin(self.open())).await {
+            Ok(response) => response,
+            Err(_) => Err(self.target.failed(io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    async fn open(&self) -> Result<SendRequest<RequestBody>, ClientError> {
+        let failed = |error| self.target.failed(error);
+        match &self.target {
+            Target::Socket(path) => start_http(UnixStream::connect(path).await.map_err(failed)?).await,
+            Target::Url { url, trust } => {
+                let stream = TcpStream::connect(url.address()).await.map_err(failed)?;
+                // Errors are ignored: without these options only latency and dead-peer detection suffer.
+                let _ = stream.set_nodelay(true);
+                let _ = setsockopt(&stream, sockopt::KeepAlive, &true);
+                let _ = setsockopt(&stream, sockopt::TcpKeepIdle, &KEEPALIVE_IDLE_S);
+                match url.scheme {
+                    Scheme::Http => start_http(stream).await,
+                    Scheme::Https => self.start_tls(url, trust, stream).await,
+                }
+            }
+        }
+    }
+
+    async fn start_tls(
+        &self,
+        url: &ServerUrl,
+        trust: &Trust,
+        stream: TcpStream,
+    ) -> Result<SendRequest<RequestBody>, ClientError> {
+        let wrong = |_| ClientError::BadUrl(format!("{url} has no name that a certificate can have"));
+        let name = ServerName::try_from(url.name().to_owned()).map_err(wrong)?;
+        let tls = self.tls.get_or_try_init(|| async { trust.connector() }).await?;
+        let stream = tls.connect(name, stream).await.map_err(|error| TlsError::of_handshake(url, error))?;
+        start_http(stream).await
     }
 }
 
@@ -104,22 +137,4 @@ where
         let _ = connection.with_upgrades().await;
     });
     Ok(sender)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_url_wins_over_the_socket() {
-        let choose = |url| Target::choose(url, Some("/data".into())).map_err(|error| error.to_string());
-        assert_eq!(choose(None), Ok(Target::Socket("/data/hostd.sock".into())));
-        assert_eq!(choose(Some("")), Ok(Target::Socket("/data/hostd.sock".into())));
-        assert_eq!(choose(Some("http://box:9090/")), Ok(Target::Tcp("box:9090".into())));
-        assert_eq!(choose(Some("http://[::1]:9090")), Ok(Target::Tcp("[::1]:9090".into())));
-        assert_eq!(choose(Some("http://box")), Ok(Target::Tcp("box:80".into())));
-        for bad in ["box:9090", "https://box", "http://", "http://box/api", "ftp://box"] {
-            assert!(choose(Some(bad)).is_err(), "{bad}");
-        }
-    }
 }

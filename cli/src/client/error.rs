@@ -1,5 +1,7 @@
 //! Errors of requests to hostd, and what the user can do about each.
 
+use super::TlsError;
+use crate::text::plain;
 use protocol::api::{ApiError, ApiErrorCode, Missing, MissingKind};
 use std::{io, path::PathBuf, time::Duration};
 
@@ -13,6 +15,8 @@ pub enum ClientError {
         #[source]
         source: io::Error,
     },
+    #[error(transparent)]
+    Tls(Box<TlsError>),
     #[error("permission denied for {}", .0.display())]
     PermissionDenied(PathBuf),
     #[error("the connection to hostd was lost")]
@@ -31,12 +35,19 @@ pub enum ClientError {
     UnexpectedResponse(String),
 }
 
+impl From<TlsError> for ClientError {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(Box::new(error))
+    }
+}
+
 impl ClientError {
     pub fn api(&self) -> Option<&ApiError> {
         match self {
             Self::Api(error) => Some(error),
             Self::BadUrl(_)
             | Self::NotServing { .. }
+            | Self::Tls(_)
             | Self::PermissionDenied(_)
             | Self::ConnectionLost(_)
             | Self::Incomplete
@@ -59,6 +70,7 @@ impl ClientError {
             | Self::TimedOut(_)
             | Self::Intermediary(_) => true,
             Self::Api(error) => error.retryable,
+            Self::Tls(error) => error.is_transient(),
             Self::BadUrl(_) | Self::PermissionDenied(_) | Self::UnexpectedResponse(_) => false,
         }
     }
@@ -67,19 +79,20 @@ impl ClientError {
     pub fn next_step(&self) -> Option<String> {
         match self {
             Self::NotServing { address, .. } if address.starts_with("http") => {
-                Some("check SLIPWAY_URL, or start hostd on that machine".to_owned())
+                Some("check the URL (`slipway context show`), or start hostd on that machine".to_owned())
             }
             Self::NotServing { .. } => Some(
-                "start it with `slipway up` (or `hostd`), or set SLIPWAY_URL and SLIPWAY_TOKEN to use hostd on another machine"
+                "start it with `slipway up` (or `hostd`), or use hostd on another machine with `slipway context add`"
                     .to_owned(),
             ),
+            Self::Tls(error) => Some(error.next_step()),
             Self::PermissionDenied(_) => {
-                Some("run as root (`sudo slipway …`), or set SLIPWAY_URL and SLIPWAY_TOKEN".to_owned())
+                Some("run as root (`sudo slipway …`), or use its URL and a token with `slipway context add`".to_owned())
             }
             Self::ConnectionLost(_) | Self::Incomplete => Some("hostd may be restarting: try again, and check the result with `slipway ls`".to_owned()),
             Self::TimedOut(_) => Some("run `slipway ls` to see the state, and read hostd's log".to_owned()),
             Self::Api(error) => api_next_step(error),
-            Self::Intermediary(_) => Some("check SLIPWAY_URL, and that hostd is running behind it".to_owned()),
+            Self::Intermediary(_) => Some("check the URL (`slipway context show`), and that hostd is running behind it".to_owned()),
             Self::BadUrl(_) | Self::UnexpectedResponse(_) => None,
         }
     }
@@ -96,13 +109,16 @@ fn list_command(missing: &Missing) -> String {
         }
         MissingKind::Exec => format!("slipway ps {sandbox}"),
         MissingKind::Service => format!("slipway services {sandbox}"),
+        MissingKind::Share => format!("slipway shares {sandbox}"),
         MissingKind::FileLink => format!("slipway files link {sandbox} --list"),
         MissingKind::PreviewLink => format!("slipway preview-link {sandbox} --list"),
         MissingKind::Token => "slipway token ls".to_owned(),
+        MissingKind::Secret => "slipway secret ls".to_owned(),
         MissingKind::Image => "slipway image ls".to_owned(),
         MissingKind::EgressProfile => "slipway egress --profile default".to_owned(),
         MissingKind::ModelProvider => "slipway model ls".to_owned(),
         MissingKind::Budget => "slipway budget ls".to_owned(),
+        MissingKind::Quota => "slipway quota ls".to_owned(),
     }
 }
 
@@ -111,10 +127,10 @@ fn api_next_step(error: &ApiError) -> Option<String> {
     let existing = detail.existing.map_or_else(|| "ID".to_owned(), |id| id.to_string());
     match error.code {
         ApiErrorCode::Unauthorized => Some(
-            "set SLIPWAY_TOKEN to a token; create one with `slipway token create --principal NAME`, as root on the host"
+            "give a token (`slipway context add`, or SLIPWAY_TOKEN beside SLIPWAY_URL); create one with `slipway token create --principal NAME`, as root on the host"
                 .to_owned(),
         ),
-        ApiErrorCode::Forbidden => Some("use a token with a wider scope, or run as root on the host".to_owned()),
+        ApiErrorCode::Forbidden => Some("ask the owner of the sandbox, use a token with a wider scope, or run as root on the host".to_owned()),
         ApiErrorCode::ScopeTaken => {
             Some(format!("use that sandbox (`slipway get {existing}`), or `slipway ensure` instead of `create`"))
         }
@@ -129,14 +145,18 @@ fn api_next_step(error: &ApiError) -> Option<String> {
             Some(format!("supported: {}", detail.supported.join(", ")))
         }
         ApiErrorCode::BudgetExceeded => Some("run `slipway budget ls` to see its use".to_owned()),
+        ApiErrorCode::QuotaExceeded => quota_next_step(error),
+        ApiErrorCode::NameTaken => Some(format!(
+            "use that sandbox (`slipway get {existing}`), choose another name, or destroy it for the new one with --replace"
+        )),
         ApiErrorCode::NoModel => Some("`slipway models` shows what exists".to_owned()),
         ApiErrorCode::KeyRefused => Some(
             "check the key and enter it again, or add the provider unchecked with --no-check".to_owned(),
         ),
         ApiErrorCode::DriverUnavailable => Some("run `slipway doctor` to see what is missing".to_owned()),
-        ApiErrorCode::NoCapacity => {
-            Some("stop or remove sandboxes; `slipway top` shows their memory".to_owned())
-        }
+        ApiErrorCode::Capacity => Some(
+            "stop or remove sandboxes that are not in use; `slipway host` shows what each of them takes".to_owned(),
+        ),
         ApiErrorCode::DiskFull => Some(
             "delete files (`slipway exec ID -- rm FILE`) or remove sandboxes (`slipway rm ID`); `slipway doctor` \
              shows the free space"
@@ -169,6 +189,19 @@ fn api_next_step(error: &ApiError) -> Option<String> {
     }
 }
 
+/// Returns the sandboxes that use most of what the quota has not enough of.
+fn quota_next_step(error: &ApiError) -> Option<String> {
+    let quota = error.detail.quota.as_ref()?;
+    let names: Vec<String> = quota.by.iter().map(|holder| plain(&holder.name)).collect();
+    let others = match (names.is_empty(), quota.others) {
+        (_, 0) => String::new(),
+        (true, others) => format!("{others} of others"),
+        (false, others) => format!(" and {others} others"),
+    };
+    let used = format!("{}{others}", names.join(", "));
+    (!used.is_empty()).then(|| format!("it is used by {used}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +226,7 @@ mod tests {
             r#"{"kind":"egress_profile","id":"x"}"#,
             r#"{"kind":"model_provider","id":"x"}"#,
             r#"{"kind":"budget","id":"x"}"#,
+            r#"{"kind":"quota","id":"x"}"#,
         ];
         insta::assert_snapshot!(table.map(missing).join("\n"), @r"
         no sandbox `x` (or it belongs to another tenant); next: `slipway ls` shows what exists
@@ -206,6 +240,7 @@ mod tests {
         no egress profile `x`; next: `slipway egress --profile default` shows what exists
         no model provider `x`; next: `slipway model ls` shows what exists
         no budget for tenant `x` (or this token may not read it); next: `slipway budget ls` shows what exists
+        no quota of `x` (or this token may not read it); next: `slipway quota ls` shows what exists
         ");
     }
 }

@@ -1,6 +1,6 @@
 //! HTTP client of hostd. A connection is reused for the next request when the response was read to its end.
 
-use super::{ApiRequest, ClientError, Target};
+use super::{ApiRequest, ClientError, Target, TlsError, connect::Connector};
 use crate::limits;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited, combinators::UnsyncBoxBody};
@@ -25,9 +25,11 @@ pub type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
 
 /// Characters of an unexpected response that are shown.
 const EXCERPT_CHARS: usize = 200;
+/// Characters of an error page that are searched.
+const ERROR_PAGE_CHARS: usize = 2_000;
 
 pub struct Client {
-    target: Target,
+    connector: Connector,
     token: Option<String>,
     idle: Mutex<Option<Sender>>,
     answered: AtomicBool,
@@ -48,11 +50,12 @@ impl ApiResponse {
 
 impl Client {
     pub fn new(target: Target, token: Option<String>) -> Self {
-        Self { target, token, idle: Mutex::new(None), answered: AtomicBool::new(false) }
+        let connector = Connector::new(target);
+        Self { connector, token, idle: Mutex::new(None), answered: AtomicBool::new(false) }
     }
 
     pub fn target(&self) -> &Target {
-        &self.target
+        &self.connector.target
     }
 
     /// Returns whether hostd has ever responded. Before the first response an unreachable hostd is not "restarting".
@@ -122,12 +125,12 @@ impl Client {
     ) -> Result<(Response<Incoming>, Sender), ClientError> {
         let mut sender = match self.idle_sender() {
             Some(sender) => sender,
-            None => self.target.connect().await?,
+            None => self.connector.connect().await?,
         };
         let response = timeout_at(deadline, sender.send_request(http))
             .await
             .map_err(|_| ClientError::TimedOut(late))?
-            .map_err(ClientError::ConnectionLost)?;
+            .map_err(|error| self.lost(error))?;
         self.answered.store(true, Ordering::Relaxed);
         let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if response.status().is_success() || upgraded {
@@ -137,8 +140,27 @@ impl Client {
         let body = collect(response, deadline, late).await?;
         match serde_json::from_slice::<ApiErrorBody>(&body) {
             Ok(told) => Err(ClientError::Api(Box::new(told.error))),
+            Err(_) if status == StatusCode::BAD_REQUEST && wants_tls(&body) => Err(self.not_plain(&status)),
             Err(_) if status.is_server_error() => Err(ClientError::Intermediary(status.to_string())),
             Err(_) => Err(ClientError::UnexpectedResponse(format!("{status} {}", excerpt(&body)))),
+        }
+    }
+
+    /// Names the error of a request that got no response. A server of TLS answers plain HTTP with an alert, which is no
+    /// response.
+    fn lost(&self, error: hyper::Error) -> ClientError {
+        match self.target().plain_url() {
+            Some(url) if error.is_parse() && !self.has_answered() => {
+                TlsError::NotPlain { url: url.clone() }.into()
+            }
+            Some(_) | None => ClientError::ConnectionLost(error),
+        }
+    }
+
+    fn not_plain(&self, status: &StatusCode) -> ClientError {
+        match self.target().plain_url() {
+            Some(url) => TlsError::NotPlain { url: url.clone() }.into(),
+            None => ClientError::UnexpectedResponse(status.to_string()),
         }
     }
 
@@ -147,8 +169,10 @@ impl Client {
         request: ApiRequest,
         body: Option<RequestBody>,
     ) -> Result<Request<RequestBody>, ClientError> {
-        let mut http =
-            Request::builder().method(request.method).uri(request.target).header("host", self.target.host());
+        let mut http = Request::builder()
+            .method(request.method)
+            .uri(request.target)
+            .header("host", self.target().host());
         if let Some(token) = &self.token {
             http = http.header("authorization", format!("Bearer {token}"));
         }
@@ -157,7 +181,7 @@ impl Client {
         }
         let whole = || Full::new(request.body).map_err(|never| match never {}).boxed_unsync();
         http.body(body.unwrap_or_else(whole)).map_err(|error| {
-            ClientError::BadUrl(format!("SLIPWAY_TOKEN or SLIPWAY_URL cannot be sent: {error}"))
+            ClientError::BadUrl(format!("the token or the URL of hostd cannot be sent: {error}"))
         })
     }
 
@@ -191,6 +215,35 @@ async fn collect(
     }
 }
 
+/// Returns whether a server says that its port is for HTTPS, as nginx, Apache and servers in Go do to plain HTTP.
+fn wants_tls(body: &[u8]) -> bool {
+    let text = excerpt_of(body, ERROR_PAGE_CHARS).to_ascii_lowercase();
+    ["https port", "https server", "ssl-enabled server port"].iter().any(|words| text.contains(words))
+}
+
 fn excerpt(body: &[u8]) -> String {
-    String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(EXCERPT_CHARS).collect()
+    excerpt_of(body, EXCERPT_CHARS)
+}
+
+fn excerpt_of(body: &[u8], chars: usize) -> String {
+    String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(chars).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_want_tls_are_understood() {
+        let table = [
+            ("<title>400 The plain HTTP request was sent to HTTPS port</title>", true),
+            ("Client sent an HTTP request to an HTTPS server.\n", true),
+            ("Reason: You're speaking plain HTTP to an SSL-enabled server port.", true),
+            ("<title>400 Bad Request</title>", false),
+            ("", false),
+        ];
+        for (page, expected) in table {
+            assert_eq!(wants_tls(page.as_bytes()), expected, "{page}");
+        }
+    }
 }

@@ -34,6 +34,10 @@ impl ApiRequest {
         Self::new(Method::PUT, path)
     }
 
+    pub fn patch(path: impl Into<String>) -> Self {
+        Self::new(Method::PATCH, path)
+    }
+
     pub fn delete(path: impl Into<String>) -> Self {
         Self::new(Method::DELETE, path)
     }

@@ -14,18 +14,28 @@ pub struct CreateArgs {
     pub called: Option<String>,
     #[command(flatten)]
     pub spec: SpecFlags,
+    /// Destroy the sandbox that has the name now, with its files, in the same step
+    #[arg(long)]
+    pub replace: bool,
+    /// With --replace: keep the files of the other sandbox
+    #[arg(long, requires = "replace")]
+    pub keep_workspace: bool,
     /// Print the id at once, without waiting until the sandbox runs
     #[arg(long)]
     pub no_wait: bool,
 }
 
 pub async fn run(context: &Context, args: CreateArgs) -> Result<(), Failure> {
-    let no_wait = args.no_wait;
+    let CreateArgs { no_wait, replace, keep_workspace, .. } = args;
     let spec = args.named()?.spec.spec()?;
     let progress = Progress::start(context.output, "creating");
     let wait = if no_wait { "0".to_owned() } else { format!("{}s", limits::CREATE_WAIT_S) };
-    let request =
-        ApiRequest::post("/v1/sandboxes").query("wait", wait).json(&spec).timeout(limits::SETTLE_TIMEOUT);
+    let request = ApiRequest::post("/v1/sandboxes")
+        .query("wait", wait)
+        .query_if("replace", replace.then_some(1))
+        .query_if("workspace", keep_workspace.then_some("keep"))
+        .json(&spec)
+        .timeout(limits::SETTLE_TIMEOUT);
     let mut response = context.client.send(request).await?;
     if !no_wait {
         response = sandbox_wait::until_settled(context, response, &progress).await?;

@@ -3,19 +3,27 @@
 use crate::{
     client::{ApiRequest, ClientError},
     commands::drivers,
+    connection::ConnectionFlags,
     context::{Context, parse_items},
+    contexts::LOCAL,
     doctor::{Check, Facts, Level, check_all},
-    failure::Failure,
+    failure::{Failure, eprint_line},
     humanize::bytes,
     output::{Colour, Output},
 };
 use protocol::api::{ApiErrorCode, DiskLevel, DriverView, HostView};
 
 /// Returns 1 when a requirement is missing. With a remote hostd only that hostd is checked.
-pub async fn run(output: Output) -> Result<u8, Failure> {
-    let (mut checks, (hostd, drivers)) = match Context::from_environment(output) {
+pub async fn run(output: Output, flags: &ConnectionFlags) -> Result<u8, Failure> {
+    let (mut checks, (hostd, drivers)) = match Context::open(output, flags) {
         Ok(context) => {
-            let remote = matches!(context.client.target(), crate::client::Target::Tcp(_));
+            let remote = context.remote().is_some();
+            if let Some(url) = context.remote() {
+                let origin = context.origin().describe();
+                eprint_line(&format!(
+                    "slipway: checks the hostd of {origin}, {url}; `slipway --context {LOCAL} doctor` checks this machine"
+                ));
+            }
             let local = if remote { Vec::new() } else { check_all(&Facts::gather(&context.data_dir)) };
             (local, (hostd(&context, remote).await, drivers_of(&context).await))
         }
@@ -80,8 +88,9 @@ fn hostd_checks(host: &HostView) -> Vec<Check> {
     std::iter::once(answers).chain(full_disk(host)).chain(warnings).collect()
 }
 
-fn bad_address(error: &ClientError) -> Check {
-    Check::missing("hostd", error.to_string(), "correct SLIPWAY_URL")
+fn bad_address(failure: &Failure) -> Check {
+    let fix = failure.next_step().unwrap_or_default();
+    Check::missing("hostd", failure.to_string(), fix)
 }
 
 /// Checks hostd. A local hostd that is not running is a warning, because it can be started; a remote one must run.

@@ -32,10 +32,8 @@ pub struct DownArgs {
 }
 
 pub async fn run(context: &Context, args: DownArgs) -> Result<(), Failure> {
-    let Target::Socket(socket) = context.client.target() else {
-        return Err(Failure::new("SLIPWAY_URL points to a hostd that this command cannot stop")
-            .hint("unset SLIPWAY_URL to stop the hostd of this machine"));
-    };
+    let command = if args.all { "down --all" } else { "down" };
+    let Target::Socket(socket) = context.client.target() else { return context.require_local(command, "") };
     let serving =
         serving(socket).map_err(|error| Failure::io(format!("reach {}", socket.display()), error))?;
     let pid = match serving {

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 const AFTER_HELP: &str = "\
 Every connection to the local address becomes a connection to the port inside, through the API: also from another
-machine, with SLIPWAY_URL and SLIPWAY_TOKEN. A sleeping sandbox is woken by a connection, and kept awake by traffic as
+machine, see `slipway context`. A sleeping sandbox is woken by a connection, and kept awake by traffic as
 with previews. A port that nothing listens on yet may be forwarded: each connection tries anew. Ctrl-C ends it.
 
   slipway forward web 3000             http://127.0.0.1:3000 is port 3000 of web

@@ -20,6 +20,9 @@ pub struct LsArgs {
     /// Only those of this project
     #[arg(long)]
     project: Option<String>,
+    /// Only those that colleagues share with you
+    #[arg(long)]
+    shared: bool,
     /// Destroyed ones too
     #[arg(long, short)]
     all: bool,
@@ -59,6 +62,7 @@ pub async fn run(context: &Context, args: LsArgs) -> Result<(), Failure> {
         .query_if("status", status)
         .query_if("project", args.project)
         .query_if("all", all.then_some(1))
+        .query_if("shared", args.shared.then_some(1))
         .query_if("listening", (!args.quiet).then_some(1));
     let output = context.output;
     context
@@ -75,11 +79,11 @@ fn ids(views: &[SandboxView]) -> String {
 
 fn table(views: &[SandboxView], output: Output) -> String {
     let mut table = Table::new(["ID", "NAME", "STATUS", "IMAGE", "PORTS", "LISTENING", "AGE"]);
+    let listed = |ports: &[u16]| ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
     for view in views {
-        let listed = |ports: &[u16]| ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
         table.row([
             view.id.as_str().into(),
-            view.name.clone().into(),
+            name(view).into(),
             status_cell(view),
             view.image.clone().into(),
             listed(&view.ports).into(),
@@ -88,6 +92,14 @@ fn table(views: &[SandboxView], output: Output) -> String {
         ]);
     }
     table.render(output)
+}
+
+/// Formats the name; that of a colleague's sandbox with its owner and the access to it.
+fn name(view: &SandboxView) -> String {
+    match &view.shared {
+        Some(shared) => format!("{} (of {}, {})", view.name, shared.owner, wire_name(&shared.access)),
+        None => view.name.clone(),
+    }
 }
 
 /// Formats the status, with the current phase or the problem.
@@ -136,12 +148,14 @@ pub mod tests {
             view(r#"{"listening":[5173]}"#),
             view(r#"{"name":"b","status":"creating","phase":"provisioning","ports":[]}"#),
             view(r#"{"name":"c","status":"error","problem":{"code":"oom","message":"m"},"image":"node-22"}"#),
+            view(r#"{"name":"d","shared":{"access":"run","owner":"ann"}}"#),
         ];
         insta::assert_snapshot!(table(&views, Output { json: false, colour: false }), @r"
-        ID                          NAME  STATUS                   IMAGE    PORTS      LISTENING  AGE
-        01jb9xyzabcdefghjkmnpqrstv  web   running                  host     3000,5173  5173       -
-        01jb9xyzabcdefghjkmnpqrstv  b     creating (provisioning)  host     -          -          -
-        01jb9xyzabcdefghjkmnpqrstv  c     error (oom)              node-22  3000,5173  -          -
+        ID                          NAME             STATUS                   IMAGE    PORTS      LISTENING  AGE
+        01jb9xyzabcdefghjkmnpqrstv  web              running                  host     3000,5173  5173       -
+        01jb9xyzabcdefghjkmnpqrstv  b                creating (provisioning)  host     -          -          -
+        01jb9xyzabcdefghjkmnpqrstv  c                error (oom)              node-22  3000,5173  -          -
+        01jb9xyzabcdefghjkmnpqrstv  d (of ann, run)  running                  host     3000,5173  -          -
         ");
     }
 }

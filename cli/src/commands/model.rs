@@ -14,7 +14,7 @@ use clap::{
 };
 use protocol::{
     Dialect,
-    api::{Label, ModelPrice, ModelSpec, ProviderSpec, ProviderView},
+    api::{Label, ModelPrice, ModelSpec, ProviderSpec, ProviderView, SecretName, SecretRef},
 };
 use std::path::PathBuf;
 
@@ -35,6 +35,7 @@ from the list where none is given. An unreachable provider is added anyway; --no
 Examples:
   slipway model add anthropic
   slipway model add anthropic --default claude-sonnet-4-5
+  slipway model add anthropic --key-secret anthropic-key
   slipway model add openai --key-file ./key --model gpt-5 --model gpt-5-mini=small --default gpt-5
   pass show gemini | slipway model add gemini --model gemini-2.5-pro --price gemini-2.5-pro=1.25,10
   slipway model add local --dialect openai --base-url http://127.0.0.1:11434/v1 --no-key";
@@ -70,6 +71,9 @@ struct AddArgs {
     /// Read the key from this file; - is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["no_key", "keep_key"])]
     key_file: Option<PathBuf>,
+    /// Use this secret as the key: see `slipway secret`
+    #[arg(long, value_name = "NAME", value_parser = secret_name, conflicts_with_all = ["no_key", "keep_key", "key_file"])]
+    key_secret: Option<SecretName>,
     /// The provider needs no key
     #[arg(long)]
     no_key: bool,
@@ -100,6 +104,10 @@ fn dialect() -> impl TypedValueParser<Value = Dialect> {
 
 fn label(text: &str) -> Result<Label, String> {
     Label::parse(text).map_err(|error| error.to_string())
+}
+
+fn secret_name(text: &str) -> Result<SecretName, String> {
+    SecretName::parse(text).map_err(|error| error.to_string())
 }
 
 fn model(text: &str) -> Result<ModelSpec, String> {
@@ -181,6 +189,7 @@ fn spec(args: &AddArgs) -> Result<ProviderSpec, Failure> {
         dialect: args.dialect,
         base_url: args.base_url.clone(),
         key: None,
+        key_from: args.key_secret.clone().map(SecretRef::new),
         no_key: false,
         models: (!models.is_empty()).then_some(models),
         default: args.default.clone(),
@@ -191,7 +200,7 @@ fn spec(args: &AddArgs) -> Result<ProviderSpec, Failure> {
 
 /// Reads the key; `None` keeps the stored one.
 fn key(args: &AddArgs) -> Result<Option<String>, Failure> {
-    if args.no_key || args.keep_key {
+    if args.no_key || args.keep_key || args.key_secret.is_some() {
         return Ok(None);
     }
     let file = args.key_file.as_deref();
@@ -213,7 +222,10 @@ fn table(providers: &[ProviderView], output: Output) -> String {
     for provider in providers {
         let key = match (&provider.problem, provider.has_key) {
             (Some(_), _) => Cell::painted("unusable", Colour::Red),
-            (None, true) => Cell::from("yes"),
+            (None, true) => match &provider.key_from {
+                Some(reference) => Cell::from(reference.to_string()),
+                None => Cell::from("yes"),
+            },
             (None, false) => Cell::from("none"),
         };
         let models = match provider.models.len() {

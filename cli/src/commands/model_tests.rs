@@ -24,6 +24,7 @@ fn view(name: &str, problem: Option<&str>) -> ProviderView {
         dialect: Dialect::Anthropic,
         base_url: "https://example.com/v1".to_owned(),
         has_key: true,
+        key_from: None,
         tenant: None,
         models: vec![ModelSpec { name: "m".to_owned(), ..ModelSpec::default() }],
         default: None,

@@ -143,11 +143,13 @@ mod tests {
     fn the_busiest_is_first_and_troubles_are_named() {
         let stats = |cpu_usage_us, memory_bytes, oom_kills| StatsView {
             memory_bytes,
+            memory_working_bytes: memory_bytes,
             memory_peak_bytes: memory_bytes * 2,
             memory_limit_bytes: 512 << 20,
             cpu_usage_us,
             pids: 3,
             pids_limit: 256,
+            cpus_limit: None,
             oom_kills,
             pids_limit_hits: 0,
             disk_bytes: None,

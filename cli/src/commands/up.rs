@@ -24,6 +24,7 @@ pub struct UpArgs {
 }
 
 pub async fn run(context: &Context, args: UpArgs) -> Result<(), Failure> {
+    context.require_local("up", "`slipway create` creates a sandbox there")?;
     if start_hostd::ensure_serving(context).await? {
         eprint_line(&format!(
             "hostd was started; its log is {}",

@@ -1,9 +1,10 @@
-//! Completion candidates from hostd. Errors and timeouts yield no candidates.
+//! Completion candidates from hostd and from the contexts. Errors and timeouts yield no candidates.
 
-use super::CompletionKind;
+use super::{CompletionKind, typed_words::TypedWords};
 use crate::{
     client::{ApiRequest, Client},
     context::{Context, parse_items},
+    contexts::{ContextStore, LOCAL},
     limits::{COMPLETION_ITEMS, COMPLETION_TIMEOUT},
     output::Output,
     resolve,
@@ -41,29 +42,42 @@ impl Candidate {
     }
 }
 
-/// Queries hostd within the completion timeout.
-pub fn find(kind: CompletionKind, sandbox: Option<&str>) -> Vec<Candidate> {
+/// Queries hostd within the completion timeout, or reads the contexts.
+pub fn find(kind: CompletionKind, words: &TypedWords) -> Vec<Candidate> {
+    if kind == CompletionKind::Context {
+        return contexts();
+    }
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return Vec::new();
     };
-    let found = runtime.block_on(async { timeout(COMPLETION_TIMEOUT, query(kind, sandbox)).await });
+    let found = runtime.block_on(async { timeout(COMPLETION_TIMEOUT, query(kind, words)).await });
     // Does not wait for a DNS lookup that is still running.
     runtime.shutdown_background();
     found.ok().flatten().unwrap_or_default()
 }
 
-async fn query(kind: CompletionKind, sandbox: Option<&str>) -> Option<Vec<Candidate>> {
-    let client = Context::from_environment(Output { json: false, colour: false }).ok()?.client;
+/// Offers every context, and this machine.
+fn contexts() -> Vec<Candidate> {
+    let saved = ContextStore::locate().and_then(|store| store.load()).unwrap_or_default();
+    let known = saved.contexts.iter().map(|(name, context)| (name.as_str(), context.url.to_string()));
+    let local = std::iter::once((LOCAL, "this machine".to_owned()));
+    known.chain(local).filter_map(|(name, help)| Candidate::new(name, &help)).collect()
+}
+
+async fn query(kind: CompletionKind, words: &TypedWords) -> Option<Vec<Candidate>> {
+    let output = Output { json: false, colour: false };
+    let client = Context::open_silently(output, &words.connection()).ok()?.client;
+    let sandbox = words.sandbox();
     let id = match (kind, sandbox) {
         (CompletionKind::Sandbox, _) => {
             return Some(sandboxes(&page(&client, ApiRequest::get("/v1/sandboxes").long_pages()).await?));
         }
-        (_, sandbox) => resolve::sandbox(&client, sandbox?).await.ok()?,
+        (_, sandbox) => resolve::sandbox(&client, &sandbox?).await.ok()?,
     };
     let path = format!("/v1/sandboxes/{id}");
     let few = |list: &str| ApiRequest::get(format!("{path}/{list}")).query("limit", COMPLETION_ITEMS);
     match kind {
-        CompletionKind::Sandbox => None,
+        CompletionKind::Sandbox | CompletionKind::Context => None,
         CompletionKind::Task => Some(tasks(&page(&client, few("tasks")).await?)),
         CompletionKind::Exec => Some(execs(&page(&client, few("execs")).await?)),
         CompletionKind::Service => services(&client, id).await,

@@ -1,7 +1,7 @@
 //! The words typed before the one that is completed.
 
-use crate::args::Args;
-use clap::CommandFactory as _;
+use crate::{args::Args, connection::ConnectionFlags};
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _};
 use std::ffi::OsString;
 
 /// Environment variable with the index of the completed word; fish does not set it, because it is the last word.
@@ -28,19 +28,42 @@ impl TypedWords {
 
     /// Returns the sandbox argument among the typed words.
     pub fn sandbox(&self) -> Option<String> {
-        let command = Args::command().ignore_errors(true);
-        let matches = command.try_get_matches_from(&self.before).ok()?;
+        let matches = self.matches()?;
         let mut innermost = &matches;
         while let Some((_, inner)) = innermost.subcommand() {
             innermost = inner;
         }
         innermost.try_get_one::<String>("sandbox").ok()?.cloned()
     }
+
+    /// Returns the typed flags that choose hostd.
+    pub fn connection(&self) -> ConnectionFlags {
+        let flags = self.matches().and_then(|matches| ConnectionFlags::from_arg_matches(&matches).ok());
+        flags.unwrap_or_default()
+    }
+
+    fn matches(&self) -> Option<ArgMatches> {
+        Args::command().ignore_errors(true).try_get_matches_from(&self.before).ok()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flags_that_choose_hostd_are_found_wherever_they_stand() {
+        for (line, expected) in [
+            ("slipway --context prod get", Some("prod")),
+            ("slipway get --context prod", Some("prod")),
+            ("slipway task get --context=prod web", Some("prod")),
+            ("slipway get", None),
+        ] {
+            let words: Vec<OsString> = line.split(' ').chain(["x"]).map(OsString::from).collect();
+            let index = words.len() - 1;
+            assert_eq!(TypedWords::new(words, index).connection().context.as_deref(), expected, "{line}");
+        }
+    }
 
     #[test]
     fn the_sandbox_is_found_wherever_it_stands() {

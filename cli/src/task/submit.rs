@@ -59,7 +59,7 @@ pub async fn submit(
 /// decides whether to retry after an API error.
 fn is_final(context: &Context, error: &ClientError) -> bool {
     match error {
-        ClientError::NotServing { .. } => !context.client.has_answered(),
+        ClientError::NotServing { .. } | ClientError::Tls(_) => !context.client.has_answered(),
         ClientError::Api(error) => error.code != ApiErrorCode::ShuttingDown,
         ClientError::BadUrl(_)
         | ClientError::PermissionDenied(_)

@@ -21,17 +21,24 @@
 //! | anything else | has failed for the reason of that name |
 //!
 //! Their events are cut after every event, each time at another place of the next one. Ports that can be forwarded are
-//! in `tunnels`.
+//! in `tunnels`; `GET /v1/host` and what sandboxes cost are in `capacity`, for callers without a token. `TlsFront` puts TLS in front of it, with a certificate of `certificate`.
 
+mod capacity;
+mod certificate;
 mod execs;
 mod files;
 mod serve;
 mod tasks;
+mod tls_front;
 mod tunnels;
 
+pub use certificate::{Authority, Certificate, Validity};
 pub use serve::FakeHostd;
+pub use tls_front::{Speaks, TlsFront};
 
 pub const WEB: &str = "01jb9xyzabcdefghjkmnpqrstv";
 pub const API: &str = "01kb9xyzabcdefghjkmnpqrstv";
+/// A token that is refused.
+pub const BAD_TOKEN: &str = "bad";
 /// The one that a create makes.
 pub const MADE: &str = "01nb9xyzabcdefghjkmnpqrstv";

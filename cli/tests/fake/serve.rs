@@ -1,7 +1,7 @@
 //! The socket of the fake hostd, and its routes.
 
 use super::{
-    API, MADE, WEB,
+    API, BAD_TOKEN, MADE, WEB, capacity,
     execs::Execs,
     files::Files,
     tasks::{TaskHttpRequest, Tasks},
@@ -18,7 +18,12 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use std::{io, path::PathBuf, pin::Pin, sync::Arc};
+use std::{
+    io,
+    path::PathBuf,
+    pin::Pin,
+    sync::{Arc, Mutex},
+};
 use tokio::{
     net::UnixListener,
     task::{JoinHandle, JoinSet},
@@ -32,17 +37,34 @@ pub struct FakeHostd {
     pub tasks: Arc<Tasks>,
     pub tunnels: Arc<Tunnels>,
     pub files: Arc<Files>,
+    tokens: Tokens,
     directory: tempfile::TempDir,
     server: Option<JoinHandle<()>>,
 }
+
+/// The `Authorization` of every request.
+type Tokens = Arc<Mutex<Vec<Option<String>>>>;
 
 impl FakeHostd {
     pub fn start() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let (execs, tasks, tunnels) = (Arc::default(), Arc::default(), Arc::default());
-        let mut fake = Self { execs, tasks, tunnels, files: Arc::default(), directory, server: None };
+        let mut fake = Self {
+            execs,
+            tasks,
+            tunnels,
+            files: Arc::default(),
+            tokens: Arc::default(),
+            directory,
+            server: None,
+        };
         fake.serve();
         fake
+    }
+
+    /// Returns the tokens of the requests since the last call.
+    pub fn tokens(&self) -> Vec<Option<String>> {
+        std::mem::take(&mut self.tokens.lock().expect("not poisoned"))
     }
 
     pub fn data_dir(&self) -> PathBuf {
@@ -53,17 +75,20 @@ impl FakeHostd {
         let listener = UnixListener::bind(self.directory.path().join("hostd.sock")).expect("a socket");
         let (execs, tasks) = (Arc::clone(&self.execs), Arc::clone(&self.tasks));
         let (tunnels, files) = (Arc::clone(&self.tunnels), Arc::clone(&self.files));
+        let tokens = Arc::clone(&self.tokens);
         self.server = Some(tokio::spawn(async move {
             let mut connections = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.expect("a connection");
                 let (execs, tasks) = (Arc::clone(&execs), Arc::clone(&tasks));
                 let (tunnels, files) = (Arc::clone(&tunnels), Arc::clone(&files));
+                let tokens = Arc::clone(&tokens);
                 let service = service_fn(move |mut request| {
+                    let refused = refuse_token(&tokens, &request);
                     let (execs, tasks, files) = (Arc::clone(&execs), Arc::clone(&tasks), Arc::clone(&files));
                     let tunnel = open_tunnel(&tunnels, &mut request);
                     async move {
-                        match tunnel {
+                        match refused.or(tunnel) {
                             Some(response) => Ok(response),
                             None if Files::is_for(request.uri().path()) => files.answer(request).await,
                             None => answer(execs, tasks, request).await,
@@ -87,6 +112,15 @@ impl FakeHostd {
 }
 
 pub type Body = StreamBody<Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, io::Error>> + Send>>>;
+
+/// Records the token of a request, and refuses a bad one.
+fn refuse_token(tokens: &Tokens, request: &Request<Incoming>) -> Option<Response<Body>> {
+    let token = request.headers().get("authorization").and_then(|value| value.to_str().ok());
+    let token = token.and_then(|value| value.strip_prefix("Bearer ")).map(str::to_owned);
+    tokens.lock().expect("not poisoned").push(token.clone());
+    (token.as_deref() == Some(BAD_TOKEN))
+        .then(|| json_response(401, &error("unauthorized", "the token is not valid")))
+}
 
 /// Answers a request for a tunnel.
 fn open_tunnel(tunnels: &Arc<Tunnels>, request: &mut Request<Incoming>) -> Option<Response<Body>> {
@@ -114,6 +148,13 @@ async fn answer(
     let after = head.headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
     let path: Vec<&str> = head.uri.path().split('/').skip(1).collect();
     let query = head.uri.query().unwrap_or_default();
+    // The socket is the operator's; tokens are those of tenants.
+    let is_operator = !head.headers.contains_key("authorization");
+    if let Some((status, pieces)) =
+        capacity::answer(head.method.as_str(), &path, query, &body).filter(|_| is_operator)
+    {
+        return Ok(response(status, pieces));
+    }
     let (status, pieces) = match (head.method.as_str(), path.as_slice()) {
         ("GET", ["v1", "sandboxes"]) => document(200, &json!({ "items": sandboxes() })),
         ("POST", ["v1", "sandboxes"]) if body.windows(6).any(|text| text == b"\"nope\"") => {
@@ -135,6 +176,8 @@ async fn answer(
         (method, ["v1", "sandboxes", id @ (WEB | MADE), "tasks", rest @ ..]) => {
             tasks.answer(method, id, rest, &TaskHttpRequest { body: &body, after }).await
         }
+        ("GET", ["healthz"]) => document(200, &json!({ "status": "ok" })),
+        ("GET", ["v1", "host"]) => document(403, &error("forbidden", "for the operator")),
         ("GET", ["v1", "agents"]) => document(200, &json!({ "items": agents() })),
         ("GET", ["v1", "events"]) => (200, events(after)),
         (method, ["v1", "sandboxes", WEB, "execs", rest @ ..]) => {
@@ -192,7 +235,7 @@ fn sandboxes() -> Vec<Value> {
     vec![sandbox(WEB, "web"), sandbox(API, "api")]
 }
 
-fn sandbox(id: &str, name: &str) -> Value {
+pub fn sandbox(id: &str, name: &str) -> Value {
     json!({ "id": id, "name": name, "tenant": "t", "principal": "p", "project": "default", "status": "running",
         "driver": "oci", "image": "host", "ports": [3000], "previews": { "3000": "http://preview" }, "network": "none",
         "limits": { "memory_mb": 512, "cpus": 1.0, "pids": 256 }, "idle_policy": "sleep", "visibility": "private",

@@ -6,8 +6,8 @@ use crate::limits;
 use protocol::{
     EnvMap, ProfileName, ServiceSpec,
     api::{
-        ApiError, ApiErrorCode, EgressRules, IdlePolicy, Limits, LimitsSpec, Network, PreviewHeaders,
-        SandboxScope, SandboxSpec, ScopeKind, Seed, Visibility,
+        ApiError, ApiErrorCode, EgressRules, IdlePolicy, Limits, LimitsChange, LimitsSpec, Network,
+        PreviewHeaders, SandboxScope, SandboxSpec, ScopeKind, Seed, Visibility,
     },
     validate,
 };
@@ -287,6 +287,32 @@ fn limits_of(spec: &LimitsSpec, defaults: &Defaults) -> Result<Limits, ApiError>
     Ok(Limits { memory_mb, cpus, pids, disk_mb: spec.disk_mb })
 }
 
+/// Checks new limits as those of a new sandbox. What is not changed is not checked: it may be of a time when the host
+/// allowed more.
+pub fn check_changed_limits(change: &LimitsChange, defaults: &Defaults) -> Result<(), ApiError> {
+    if let Some(memory_mb) = change.memory_mb {
+        check_host_range("memory_mb", memory_mb, limits::MEMORY_MIN_MB, defaults.memory_max_mb)?;
+    }
+    if let Some(cpus) = change.cpus {
+        check_host_range("cpus", cpus, limits::CPUS_MIN, defaults.cpus_max)?;
+    }
+    if let Some(pids) = change.pids {
+        check_host_range("pids", pids, limits::PIDS_MIN, defaults.pids_max)?;
+    }
+    let empty = *change == LimitsChange::default();
+    require("memory_mb", !empty, "give memory_mb, cpus or pids")
+}
+
+/// The limits of a sandbox after a change.
+pub fn applied_limits(now: &Limits, change: &LimitsChange) -> Limits {
+    Limits {
+        memory_mb: change.memory_mb.unwrap_or(now.memory_mb),
+        cpus: change.cpus.unwrap_or(now.cpus),
+        pids: change.pids.unwrap_or(now.pids),
+        disk_mb: now.disk_mb,
+    }
+}
+
 /// A value below the minimum is invalid on every host; one above the maximum is unsupported on this one.
 fn check_host_range<T: PartialOrd + fmt::Display + Copy>(
     field: &str,
@@ -323,6 +349,28 @@ mod tests {
             pids_max: 4096,
             network: Network::Proxy,
         }
+    }
+
+    #[test]
+    fn changed_limits_are_checked_as_those_of_a_new_sandbox() {
+        let change = |json| serde_json::from_value::<LimitsChange>(json).expect("a change");
+        let table = [
+            (serde_json::json!({}), "memory_mb", ApiErrorCode::InvalidRequest),
+            (serde_json::json!({"memory_mb": 1}), "memory_mb", ApiErrorCode::InvalidRequest),
+            (serde_json::json!({"memory_mb": 9000}), "memory_mb", ApiErrorCode::Unsupported),
+            (serde_json::json!({"cpus": 0.0}), "cpus", ApiErrorCode::InvalidRequest),
+            (serde_json::json!({"cpus": 3}), "cpus", ApiErrorCode::Unsupported),
+            (serde_json::json!({"pids": 1}), "pids", ApiErrorCode::InvalidRequest),
+            (serde_json::json!({"pids": 5000}), "pids", ApiErrorCode::Unsupported),
+        ];
+        for (json, field, code) in table {
+            let error = check_changed_limits(&change(json.clone()), &defaults()).expect_err("out of range");
+            assert_eq!((error.code, error.detail.field.as_deref()), (code, Some(field)), "{json}");
+        }
+        let now = Limits { memory_mb: 512, cpus: 1.0, pids: 9_999, disk_mb: Some(64) };
+        let one = change(serde_json::json!({"memory_mb": 64}));
+        assert_eq!(check_changed_limits(&one, &defaults()), Ok(()), "what is not changed is not checked");
+        assert_eq!(applied_limits(&now, &one), Limits { memory_mb: 64, ..now });
     }
 
     fn of(json: serde_json::Value) -> Result<(Blueprint, Environment), ApiError> {

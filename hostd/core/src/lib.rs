@@ -24,19 +24,25 @@ pub mod egress;
 mod error_page;
 mod file_link;
 mod grant;
+pub mod http2_watch;
 mod idle;
 mod idle_traffic;
 pub mod json_schema;
 pub mod limits;
+mod memory_admission;
+mod memory_pressure;
 mod model_choice;
 mod pid_namespace;
 mod plan;
 mod preview;
 mod preview_pass;
 mod preview_pass_url;
+mod quota;
 mod rate_limit;
+mod reap;
 mod retry;
 mod sandbox;
+mod sandbox_name;
 mod signal_name;
 mod situation;
 mod task;
@@ -45,12 +51,12 @@ mod task_line;
 mod task_outcome;
 mod valid_json;
 
-pub use access::{Access, Identity};
+pub use access::{Access, Grantee, Identity, SandboxAccess, Share};
 pub use api_token::{bearer, is_well_formed_token, token_hash};
 pub use app_port::AppPort;
 pub use blueprint::{
-    Blueprint, Defaults, Environment, blueprint, check_egress, check_metadata, check_name, split_environment,
-    ttl_ms,
+    Blueprint, Defaults, Environment, applied_limits, blueprint, check_changed_limits, check_egress,
+    check_metadata, check_name, split_environment, ttl_ms,
 };
 pub use budget::{Account, BudgetBounds, Spend};
 pub use container_state::{ContainerState, Handle};
@@ -72,6 +78,11 @@ pub use file_link::{FileLink, FileLinkSigner};
 pub use grant::{GrantTerms, GrantedModel};
 pub use idle::{DOZE_MAX_WINDOWS, IdleTimes, IdleWindow, SleepDecision, idle_inside_ms};
 pub use idle_traffic::HeartbeatDetector;
+pub use memory_admission::{Admissions, Headroom, expected_need};
+pub use memory_pressure::{
+    Attachment, MemoryCondition, MemorySample, MemoryStalls, MemoryThresholds, Occupation, Relief,
+    ReliefCandidate, relief,
+};
 pub use model_choice::{
     ListedModel, choose_default_model, highest_model, missing_models, model_version, newest_model,
 };
@@ -82,9 +93,16 @@ pub use preview_pass::{LinkId, PASS_PREFIX, PassError, PassPurpose, PassSigner, 
 pub use preview_pass_url::{
     PATH_MAX_BYTES as PREVIEW_PATH_MAX_BYTES, StrippedUrl, strip_passes, url_with_pass,
 };
+pub use quota::{
+    CPUS_LIMIT_MAX as QUOTA_CPUS_MAX, Demand, DiskUse, HOLDERS_MAX, LIMIT_MAX as QUOTA_LIMIT_MAX, QuotaBook,
+    QuotaExceeded, Shortage, Usage, binds, check_quota, counts_as_up, cpus_milli, limit_of, parse_quota,
+    validate_quota,
+};
 pub use rate_limit::{Rate, RateLimiter};
+pub use reap::{RecordOf, reap_reason};
 pub use retry::{Backoff, FailureKind, RetryDecision, classify_error_kind, classify_status, decide_retry};
 pub use sandbox::{Goal, Operation, Renewal, State, Transition, TransitionRefused, apply};
+pub use sandbox_name::{alternative_names, generated_name};
 pub use situation::{DriftCause, PlanDecision, Retry, RunChange, Situation, VerbOutcome, Wait, no_answer};
 pub use task::{Delivery, TaskEnding, TaskFacts, TaskStep, explain_loss, task_step};
 pub use task_changes::{ChangesRecord, ChangesSummary, FileChangeRecord, TaskChanges};

@@ -58,7 +58,20 @@ pub const TTL_MAX_MS: u64 = 365 * 86_400_000;
 /// measurement is at least this many times its duration.
 pub const DISK_POLL_MS: u64 = 1_000;
 pub const DISK_POLL_LOW_MS: u64 = 250;
+/// How often use is measured for quotas of disk and events, and how long measuring rests, as a multiple of its duration.
+pub const QUOTA_POLL_MS: u64 = 2_000;
+pub const QUOTA_PAUSE_FACTOR: u32 = 20;
 pub const MEASURE_PAUSE_FACTOR: u32 = 4;
+/// Interval of memory checks, and while memory is short.
+pub const MEMORY_POLL_MS: u64 = 1_000;
+pub const MEMORY_POLL_SHORT_MS: u64 = 250;
+/// The pause after a measure against memory pressure, in which it takes effect.
+pub const MEMORY_SETTLE_MS: u64 = 1_000;
+/// How long a sandbox may take to say whether it is busy, and how many are asked at once.
+pub const MEMORY_ACTIVITY_MAX_MS: u64 = 1_000;
+pub const MEMORY_ASKED_AT_ONCE: usize = 16;
+/// The least memory that a sandbox which is brought up is expected to need, unless configured.
+pub const MEMORY_ADMISSION_DEFAULT_MB: u64 = 32;
 /// Growth of workspaces is compared over this window when the disk is full.
 pub const GROWTH_WINDOW_MS: u64 = 10_000;
 /// Live sandboxes on one host.

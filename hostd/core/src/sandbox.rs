@@ -12,8 +12,8 @@
 //! `goal` is what was asked for last (the intent), `status` what was last seen to be true, `operation` the work that
 //! leads from one to the other, with a deadline. A sandbox without an operation is *settled*: nothing is done to it,
 //! so an `Error` stays until a client asks for something; unless the goal is still `Running`, because only the
-//! backend was away. A sandbox that hostd stopped by itself because the disk is full (*evicted*) is `Stopped` with
-//! that problem. A *dozing* sandbox is paused because it was idle, not because a client paused it: it may be stopped
+//! backend was away. A sandbox that hostd stopped by itself because disk or memory ran out (*evicted*) is
+//! `Stopped` with that problem. A *dozing* sandbox is paused because it was idle, not because a client paused it: it may be stopped
 //! after a while, and a byte wakes it. `Destroyed` is the end: no transition leaves it.
 
 use super::Death;
@@ -66,7 +66,8 @@ pub enum Transition {
     Accept { goal: Goal, deadline_ms: u64 },
     /// A running sandbox is idle while browsers are connected: it is frozen.
     Doze { deadline_ms: u64 },
-    /// The disk is full and this sandbox fills it: it is stopped, and has `problem` until the next command.
+    /// The disk is full and this sandbox fills it, or memory is short and it is idle: it is stopped, and has `problem`
+    /// until the next command.
     Evict { problem: Problem, deadline_ms: u64 },
     /// A client wants it recreated.
     Renew { renewal: Renewal, deadline_ms: u64 },
@@ -155,7 +156,7 @@ impl State {
     pub fn evicted(&self) -> Option<&Problem> {
         let not_failed = self.status != SandboxStatus::Error;
         let problem = self.problem.as_ref().filter(|_| self.goal == Goal::Stopped && not_failed);
-        problem.filter(|problem| problem.code == ProblemCode::DiskFull)
+        problem.filter(|problem| matches!(problem.code, ProblemCode::DiskFull | ProblemCode::MemoryPressure))
     }
 
     /// Whether the sandbox is, and should be, frozen because it is idle.

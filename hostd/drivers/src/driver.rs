@@ -6,7 +6,7 @@
 
 use async_trait::async_trait;
 use hostd_core::{AppPort, Blueprint, ContainerState, Handle};
-use protocol::api::{Capabilities, Owner, SandboxId, SandboxScope, StatsView};
+use protocol::api::{Capabilities, LeftoverKind, Limits, Owner, SandboxId, SandboxScope, StatsView};
 use serde::{Deserialize, Serialize};
 use std::{any::Any, collections::BTreeMap, io, net::SocketAddr, os::fd::OwnedFd, path::PathBuf, sync::Arc};
 use tokio::{
@@ -101,6 +101,11 @@ pub enum DriverError {
          destroy sandboxes, or ask for less"
     )]
     NoDiskRoom { needed_mb: u64, free_mb: u64, floor_mb: u64 },
+    /// A new memory limit is below what the sandbox uses and the kernel cannot free.
+    #[error(
+        "the sandbox uses {used_mb} MB: it cannot be limited to {wanted_mb} MB; stop processes in it, or stop it, first"
+    )]
+    MemoryInUse { used_mb: u64, wanted_mb: u64 },
     /// The backend tried and failed; `output` has the last lines it printed.
     #[error("{message}")]
     Failed { message: String, output: Vec<String> },
@@ -139,6 +144,18 @@ pub enum WorkspaceAccess {
 pub struct DiskUsage {
     pub used_bytes: u64,
     pub limit_bytes: u64,
+}
+
+/// Something that a sandbox which may be gone left on the backend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    pub kind: LeftoverKind,
+    /// Its name on the backend.
+    pub name: String,
+    /// Absent for trash.
+    pub sandbox: Option<SandboxId>,
+    /// When it was thrown away, for trash; unknown where its name does not tell.
+    pub thrown_ms: Option<u64>,
 }
 
 /// The target of a connection into a sandbox.
@@ -225,6 +242,23 @@ pub trait Driver: Transport {
         false
     }
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError>;
+    /// Puts new limits of memory, CPU and processes in force for a container that runs or is frozen, all of them or
+    /// none. `MemoryInUse` where the sandbox uses more.
+    async fn resize(&self, sandbox: &SandboxId, limits: &Limits) -> Result<(), DriverError>;
+    /// What sandboxes left that have no container now, and trash. Says nothing about whether it may be removed, and
+    /// has nothing that fails verification.
+    async fn leftovers(&self) -> Result<Vec<Leftover>, DriverError> {
+        Ok(Vec::new())
+    }
+    /// The space that a leftover takes.
+    async fn leftover_bytes(&self, _: &Leftover) -> Result<u64, DriverError> {
+        Ok(0)
+    }
+    /// Removes a leftover that is not in use. The caller has made sure that its sandbox is destroyed.
+    async fn remove_leftover(&self, leftover: &Leftover) -> Result<(), DriverError> {
+        let message = format!("{} is none of this driver", leftover.name);
+        Err(DriverError::Failed { message, output: Vec::new() })
+    }
     /// All sandboxes on the backend with our badge, running or not.
     async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError>;
 }

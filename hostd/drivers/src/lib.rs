@@ -9,6 +9,7 @@ pub mod docker;
 mod driver;
 #[cfg(any(test, feature = "test-support"))]
 pub mod fake;
+pub mod host_memory;
 pub mod launcher;
 mod local;
 mod not_configured;
@@ -16,8 +17,8 @@ pub mod oci;
 mod registry;
 
 pub use driver::{
-    BadgeDetails, DiskUsage, Driver, DriverError, FoundSandbox, LaunchRequest, ProgressSink, SandboxBadge,
-    Stream, Target, Transport, WorkspaceAccess,
+    BadgeDetails, DiskUsage, Driver, DriverError, FoundSandbox, LaunchRequest, Leftover, ProgressSink,
+    SandboxBadge, Stream, Target, Transport, WorkspaceAccess,
 };
 pub use hostd_core::{ContainerState, Handle};
 pub use local::{

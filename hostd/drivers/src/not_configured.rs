@@ -6,7 +6,7 @@ use super::{
 };
 use async_trait::async_trait;
 use hostd_core::Blueprint;
-use protocol::api::{Capabilities, SandboxId, StatsView};
+use protocol::api::{Capabilities, Limits, SandboxId, StatsView};
 use std::{io, net::SocketAddr, path::PathBuf};
 use tokio::net::TcpListener;
 
@@ -116,6 +116,10 @@ impl Driver for NotConfigured {
     }
 
     async fn stats(&self, _: &SandboxId) -> Result<StatsView, DriverError> {
+        self.unavailable()
+    }
+
+    async fn resize(&self, _: &SandboxId, _: &Limits) -> Result<(), DriverError> {
         self.unavailable()
     }
 

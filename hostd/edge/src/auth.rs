@@ -15,7 +15,7 @@ pub use denial_page::redirect;
 
 use crate::preview_links::{PassCheck, PreviewLinks};
 use hostd_core::{
-    Access, CredentialScanner, PASS_PREFIX, PassError, PassPurpose, Preview, PreviewPass, Previews,
+    Access, CredentialScanner, Identity, PASS_PREFIX, PassError, PassPurpose, Preview, PreviewPass, Previews,
     StrippedUrl, bearer, edge::strip_dangerous_headers, is_well_formed_token, limits, make_cookies_host_only,
     pass_cookie, pass_cookies, strip_pass_cookies, strip_passes, token_hash,
 };
@@ -25,7 +25,7 @@ use hyper::{
     header::{AUTHORIZATION, COOKIE, HeaderValue, ORIGIN, UPGRADE},
     http::request::Parts,
 };
-use protocol::api::SandboxId;
+use protocol::api::{Owner, SandboxId};
 use std::sync::Arc;
 
 const TOKEN: &str = "x-slipway-token";
@@ -159,7 +159,7 @@ impl PreviewAuth {
     }
 
     /// Returns the sandbox and port that headers name, if they do; they need a token of the API that may
-    /// drive the sandbox.
+    /// write, of a caller that may see the sandbox.
     pub async fn preview_from_headers(&self, parts: &Parts) -> Result<Option<Preview>, HeaderAuthError> {
         let headers = &parts.headers;
         if !headers.contains_key(SANDBOX) {
@@ -182,10 +182,16 @@ impl PreviewAuth {
         let preview = port.ok_or(HeaderAuthError::Malformed("X-Sandbox-Port"))?;
         let owner = self.links.store().owner_of(&sandbox).await?;
         match owner {
-            Some(owner) if identity.can_see(&owner) && identity.allows(Access::Write) => Ok(Some(preview)),
-            Some(owner) if identity.can_see(&owner) => Err(HeaderAuthError::Forbidden),
-            Some(_) | None => Err(HeaderAuthError::NotFound),
+            Some(owner) if !self.can_see(&identity, &sandbox, &owner) => Err(HeaderAuthError::NotFound),
+            Some(_) if identity.allows(Access::Write) => Ok(Some(preview)),
+            Some(_) => Err(HeaderAuthError::Forbidden),
+            None => Err(HeaderAuthError::NotFound),
         }
+    }
+
+    /// Whether the sandbox is the caller's own, or shared with the caller, if only to read: a preview is for viewers.
+    fn can_see(&self, identity: &Identity, sandbox: &SandboxId, owner: &Owner) -> bool {
+        identity.access_to(owner, &self.links.store().shares().of(sandbox)).is_some()
     }
 
     /// Redirects to the address without its pass. A visitor with a valid cookie keeps it, whatever pass the
@@ -232,8 +238,8 @@ impl PreviewAuth {
             return Ok(Err(AccessDenied::InvalidPass));
         };
         let owner = store.owner_of(&at.sandbox).await?;
-        let may_drive = |owner| identity.can_see(&owner) && identity.allows(Access::Write);
-        Ok(if owner.is_some_and(may_drive) { Ok(None) } else { Err(AccessDenied::OtherPreview) })
+        let may_open = |owner| self.can_see(&identity, &at.sandbox, &owner) && identity.allows(Access::Write);
+        Ok(if owner.is_some_and(may_open) { Ok(None) } else { Err(AccessDenied::OtherPreview) })
     }
 
     async fn check_cookie(

@@ -17,6 +17,7 @@
 
 mod app_connection;
 mod auth;
+pub mod connection_quotas;
 mod delegate_write;
 pub mod egress;
 mod error_page;
@@ -38,7 +39,6 @@ mod splice;
 mod state;
 #[cfg(test)]
 mod tests;
-mod tls;
 pub mod traffic;
 pub mod upstream;
 mod wake;
@@ -51,5 +51,4 @@ pub use preview_target::{PreviewTarget, RequestPermit, WaitPermit};
 pub use preview_targets::PreviewTargets;
 pub use serve::serve;
 pub use state::{Edge, EdgeParts};
-pub use tls::Tls;
 pub use waker::{WakeError, Waker};

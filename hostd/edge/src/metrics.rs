@@ -20,6 +20,7 @@ pub struct EdgeMetrics {
     /// Of wakes that made the preview ready.
     pub(super) wake_duration: Histogram,
     pub(super) failed_wakes: Counter,
+    pub(super) quota_refusals: Counter,
 }
 
 impl Default for EdgeMetrics {
@@ -35,6 +36,7 @@ impl Default for EdgeMetrics {
             upstream_connections: LabeledCounters::default(),
             wake_duration: Histogram::new(DURATION_BUCKETS_S),
             failed_wakes: Counter::default(),
+            quota_refusals: Counter::default(),
         }
     }
 }
@@ -48,6 +50,11 @@ impl EdgeMetrics {
             ("slipway_preview_upgrades", "Connections that were upgraded", &self.upgrades),
             ("slipway_preview_connections_refused", "Connections over the limit", &self.connections_refused),
             ("slipway_preview_failed_wakes", "Wakes after which no app listened", &self.failed_wakes),
+            (
+                "slipway_preview_quota_refusals",
+                "Requests beyond the connections that the quota of an owner allows",
+                &self.quota_refusals,
+            ),
         ] {
             registry.register(name, help, counter.clone());
         }

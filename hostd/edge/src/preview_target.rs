@@ -1,13 +1,16 @@
 //! A sandbox as the edge sees it: whether it is up, and the connections to its ports. Changes nothing but counters.
 
-use crate::{traffic::Traffic, upstream::UpstreamPool};
+use crate::{connection_quotas::OwnerConnections, traffic::Traffic, upstream::UpstreamPool};
 use hostd_core::{AppPort, State};
 use hostd_drivers::{
     Driver, Stream, Target,
     control::{Control, ControlPool, Lease},
 };
 use hostd_store::SandboxRecord;
-use protocol::{Status, api::SandboxId};
+use protocol::{
+    Status,
+    api::{QuotaScope, SandboxId},
+};
 use std::{
     io,
     sync::{
@@ -34,6 +37,8 @@ pub struct PreviewTarget {
     driver: Arc<dyn Driver>,
     /// Requests with a permit.
     requests: AtomicUsize,
+    /// The same, of all sandboxes of the owner.
+    owner_connections: OwnerConnections,
     /// The newest status of PID 1, or that it gave none.
     status: Mutex<Option<(Instant, Option<Arc<Status>>)>>,
     /// The port that was probed last, and whether it took a connection.
@@ -46,6 +51,15 @@ pub struct RequestPermit {
     target: Arc<PreviewTarget>,
     /// Of the limit over all sandboxes.
     _global: OwnedSemaphorePermit,
+}
+
+/// Why a request gets no permit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VisitRefused {
+    /// The sandbox, or all of them, have too many.
+    TooMany,
+    /// The quota of its owner is used up.
+    Quota(QuotaScope),
 }
 
 /// A permit for a page that waits for the sandbox.
@@ -62,7 +76,25 @@ impl PreviewTarget {
         let (connections, requests) = (UpstreamPool::default(), AtomicUsize::new(0));
         let (status, probed, waiters) =
             (Mutex::default(), Mutex::default(), Arc::new(Semaphore::new(WAITERS_MAX)));
-        Self { id, connections, traffic, record, pool, driver, requests, status, probed, waiters }
+        let owner_connections = OwnerConnections::default();
+        Self {
+            id,
+            connections,
+            traffic,
+            record,
+            pool,
+            driver,
+            requests,
+            owner_connections,
+            status,
+            probed,
+            waiters,
+        }
+    }
+
+    /// Counts connections for its owner too.
+    pub fn counted_for(self, owner_connections: OwnerConnections) -> Self {
+        Self { owner_connections, ..self }
     }
 
     pub fn record(&self) -> Arc<SandboxRecord> {
@@ -130,11 +162,21 @@ impl PreviewTarget {
         listens
     }
 
-    /// A permit for one more request, if fewer than `most` have one; `place` is its permit among all sandboxes.
-    pub fn visit(self: &Arc<Self>, most: usize, place: OwnedSemaphorePermit) -> Option<RequestPermit> {
+    /// A permit for one more request, if fewer than `most` have one and the quotas of the owner allow it; `place` is its
+    /// permit among all sandboxes.
+    pub fn visit(
+        self: &Arc<Self>,
+        most: usize,
+        place: OwnedSemaphorePermit,
+    ) -> Result<RequestPermit, VisitRefused> {
         let before = self.requests.fetch_add(1, Ordering::Relaxed);
+        let within_quota = self.owner_connections.enter();
+        // Dropped, and not counted any more, where it is refused.
         let permit = RequestPermit { target: self.clone(), _global: place };
-        (before < most).then_some(permit)
+        if before >= most {
+            return Err(VisitRefused::TooMany);
+        }
+        within_quota.map(|()| permit).map_err(VisitRefused::Quota)
     }
 
     /// A permit for one more page that waits, if there are not too many.
@@ -152,5 +194,6 @@ impl RequestPermit {
 impl Drop for RequestPermit {
     fn drop(&mut self) {
         self.target.requests.fetch_sub(1, Ordering::Relaxed);
+        self.target.owner_connections.leave();
     }
 }

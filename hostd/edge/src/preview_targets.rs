@@ -1,7 +1,7 @@
 //! All sandboxes as the edge sees them. The fleet enters each one when its actor starts and removes it when the actor
 //! ends; the edge only looks them up.
 
-use crate::preview_target::PreviewTarget;
+use crate::{connection_quotas::ConnectionQuotas, preview_target::PreviewTarget};
 use protocol::api::SandboxId;
 use std::{
     collections::HashMap,
@@ -12,11 +12,18 @@ use std::{
 #[derive(Clone, Default)]
 pub struct PreviewTargets {
     entries: Arc<Mutex<HashMap<SandboxId, Arc<PreviewTarget>>>>,
+    quotas: ConnectionQuotas,
 }
 
 impl PreviewTargets {
     pub fn insert(&self, target: PreviewTarget) {
-        self.entries().insert(target.id, Arc::new(target));
+        let owner = self.quotas.of(&target.record().owner);
+        self.entries().insert(target.id, Arc::new(target.counted_for(owner)));
+    }
+
+    /// The connections of all owners.
+    pub fn quotas(&self) -> &ConnectionQuotas {
+        &self.quotas
     }
 
     pub fn remove(&self, id: &SandboxId) {

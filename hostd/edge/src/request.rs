@@ -14,7 +14,7 @@ use super::{
     wake::{WakeStage, WakeTimings},
 };
 use crate::{
-    preview_target::{PreviewTarget, RequestPermit},
+    preview_target::{PreviewTarget, RequestPermit, VisitRefused},
     upstream::RequestBody,
 };
 use hostd_core::{
@@ -134,8 +134,13 @@ async fn route(client: &ClientConnection, authority: &str, mut parts: Parts, bod
         return Ok(edge.refuse(format, Refusal::CredentialInPath));
     }
     let visitor = Visitor { preview, format, trusted: edge.is_trusted(has_pass) };
-    let Some(visit) = edge.visit(&target) else {
-        return Ok(edge.refuse(format, Refusal::TooMany));
+    let visit = match edge.visit(&target) {
+        Ok(visit) => visit,
+        Err(VisitRefused::TooMany) => return Ok(edge.refuse(format, Refusal::TooMany)),
+        Err(VisitRefused::Quota(scope)) => {
+            edge.metrics.quota_refusals.inc();
+            return Ok(edge.refuse(format, Refusal::QuotaExceeded(scope)));
+        }
     };
     if parts.uri.path() == WAKE_PATH {
         return Ok(edge.progress_response(visitor, target, visit, wait_mode(parts.uri.query())));

@@ -8,13 +8,13 @@ use super::{
     smuggling_guard::{HeadRecorder, RecordedHeads},
     splice::{AppEnd, splice},
     state::Edge,
-    tls::Tls,
 };
 use bytes::Bytes;
 use hostd_metrics::GaugeGuard;
 use hostd_net::{
     backpressure::{Transfer, WindowBody, WindowIo, WriteWindow},
     connections::{self, Accept, IpPrefix, ServeOptions},
+    tls::Tls,
 };
 use hyper::{
     Request,

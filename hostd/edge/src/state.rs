@@ -1,13 +1,13 @@
 //! State that all requests of the edge share.
 
-use super::{auth::PreviewAuth, limits, metrics::EdgeMetrics, tls::Tls, wake::Wakes};
+use super::{auth::PreviewAuth, limits, metrics::EdgeMetrics, wake::Wakes};
 use crate::{
-    preview_target::{PreviewTarget, RequestPermit},
+    preview_target::{PreviewTarget, RequestPermit, VisitRefused},
     preview_targets::PreviewTargets,
     waker::Waker,
 };
 use hostd_core::Previews;
-use hostd_net::connection_threads::ConnectionThreads;
+use hostd_net::{connection_threads::ConnectionThreads, tls::Tls};
 use hostd_store::{Clock, Store};
 use nix::sys::resource::{Resource, getrlimit};
 use std::{io, sync::Arc};
@@ -92,9 +92,9 @@ impl Edge {
         }
     }
 
-    /// Counts one more visit, unless this sandbox or all of them have too many.
-    pub(super) fn visit(&self, target: &Arc<PreviewTarget>) -> Option<RequestPermit> {
-        let permit = self.visits.clone().try_acquire_owned().ok()?;
+    /// Counts one more visit, unless this sandbox, its owner or all of them have too many.
+    pub(super) fn visit(&self, target: &Arc<PreviewTarget>) -> Result<RequestPermit, VisitRefused> {
+        let permit = self.visits.clone().try_acquire_owned().map_err(|_| VisitRefused::TooMany)?;
         target.visit(self.per_peer_max(), permit)
     }
 

@@ -1,19 +1,14 @@
 //! Types of a model call, shared by the gateway and the budget accounts. None of them prints a key.
 
+use hostd_store::SecretValue;
 use serde::{Deserialize, Serialize};
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 pub use protocol::Dialect;
 
-/// A credential. Neither `Debug` nor any other trait prints it.
-#[derive(Clone)]
-pub struct ProviderKey(pub String);
-
-impl fmt::Debug for ProviderKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ProviderKey")
-    }
-}
+/// The key of a provider, which does not print.
+#[derive(Debug, Clone)]
+pub struct ProviderKey(pub SecretValue);
 
 #[derive(Debug, Clone)]
 pub struct Provider {
@@ -104,6 +99,8 @@ pub struct CallReport {
 pub enum CallRefusal {
     #[error("there is no model {model:?} for this task; there are: {}", .available.join(", "))]
     Model { model: String, available: Vec<String> },
+    #[error("the key of the provider {provider} cannot be used: {problem}")]
+    Key { provider: String, problem: String },
     #[error("{0}")]
     Budget(String),
     #[error("the rest of the budget is reserved for calls in flight; try again when they have ended")]

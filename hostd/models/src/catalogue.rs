@@ -1,6 +1,6 @@
 //! The catalogue of models: which exist for a tenant, and which one a name resolves to. No I/O.
 
-use super::{ModelsError, Price, Provider, key_encryption::KeyEncryptionError};
+use super::{KeyProblem, ModelsError, Price, Provider};
 use hostd_store::ProviderRecord;
 use protocol::{
     Dialect,
@@ -18,7 +18,7 @@ pub struct ConfiguredProvider {
     pub record: ProviderRecord,
     pub provider: Arc<Provider>,
     /// Why the key cannot be used.
-    pub problem: Option<KeyEncryptionError>,
+    pub problem: Option<KeyProblem>,
 }
 
 /// All providers, oldest first.

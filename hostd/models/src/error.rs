@@ -1,7 +1,7 @@
 //! Errors of models. Their texts say what to do next and name no path of the host.
 
-use super::key_encryption::KeyEncryptionError;
-use hostd_store::StoreError;
+use super::KeyProblem;
+use hostd_store::{StoreError, vault::VaultError};
 use protocol::Dialect;
 
 #[derive(Debug, thiserror::Error)]
@@ -21,12 +21,14 @@ pub enum ModelsError {
     #[error("{0}")]
     BudgetUsedUp(String),
     #[error("the key of the provider {provider} cannot be used: {source}")]
-    Key { provider: String, source: KeyEncryptionError },
+    Key { provider: String, source: KeyProblem },
     /// The provider was called and refused the key.
     #[error("{provider} {}: {words}", if *.had_key { "does not take this key" } else { "wants a key" })]
     KeyRefused { provider: String, had_key: bool, words: String },
     #[error("could not seal the key: {0}")]
-    Seal(#[source] KeyEncryptionError),
+    Seal(#[source] VaultError),
+    #[error("could not make a key for the task: {0}")]
+    Random(#[source] std::io::Error),
     #[error("{message}")]
     Invalid { field: &'static str, message: String },
     #[error("there are too many {0}; remove some that are not needed")]

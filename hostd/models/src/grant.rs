@@ -248,12 +248,17 @@ impl Grant {
     pub fn target(&self, dialect: Dialect, model: &str) -> Result<CallTarget, CallRefusal> {
         let catalogue = self.service.catalogue();
         let found = self.resolve(&catalogue, dialect, model);
-        // Excludes providers whose key cannot be decrypted, and models without a price where cost is bounded.
-        let usable = found
-            .filter(|resolved| resolved.configured.problem.is_none())
-            .filter(|resolved| resolved.price.is_some() || !self.active_budgets().cost);
+        if let Some((configured, problem)) =
+            found.as_ref().and_then(|found| Some((found.configured, found.configured.problem.as_ref()?)))
+        {
+            let (provider, problem) = (configured.record.name.clone(), problem.to_string());
+            return Err(CallRefusal::Key { provider, problem });
+        }
+        // Excludes models without a price where cost is bounded.
+        let usable = found.filter(|resolved| resolved.price.is_some() || !self.active_budgets().cost);
         match usable {
             Some(ResolvedModel { configured, model, price, .. }) => {
+                self.service.note_key_use(&configured.record);
                 Ok(CallTarget { provider: configured.provider.clone(), model, price })
             }
             None => Err(CallRefusal::Model { model: model.to_owned(), available: self.models(dialect) }),

@@ -20,3 +20,8 @@ pub const SETTLE_MAX_MS: u64 = 1_000;
 pub const TASK_BEGIN_WAIT_MAX_MS: u64 = 30_000;
 /// Longest wait of a call for budget that calls in flight have reserved.
 pub const BUDGET_WAIT_MAX_MS: u64 = 30_000;
+
+/// Whether a text can be the key of a provider.
+pub fn is_key(text: &str) -> bool {
+    (KEY_MIN_BYTES..=KEY_MAX_BYTES).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}

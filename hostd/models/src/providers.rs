@@ -2,18 +2,18 @@
 //! administrator of the host.
 
 use super::{
-    Models, ModelsError, Provider, ProviderKey,
+    KeyProblem, Models, ModelsError, Provider, ProviderKey,
     catalogue::{ConfiguredProvider, ModelAvailability},
     error::invalid,
     gateway::default_base_url,
     limits,
     service::{key_context, now_ms},
 };
-use hostd_store::ProviderRecord;
+use hostd_store::{ProviderRecord, SecretError, SecretValue};
 use hyper::Uri;
 use protocol::{
     Dialect,
-    api::{Label, ModelPrice, ModelSpec, ModelView, ProviderSpec},
+    api::{Label, ModelPrice, ModelSpec, ModelView, ProviderSpec, SecretRef},
 };
 use std::net::IpAddr;
 
@@ -27,21 +27,38 @@ pub struct ProviderDraft {
 impl Models {
     /// Returns the provider as it would be stored, to be tried first; `None` where its stored key cannot be
     /// used.
-    pub fn draft(&self, name: &str, spec: &ProviderSpec) -> Result<Option<ProviderDraft>, ModelsError> {
+    pub async fn draft(&self, name: &str, spec: &ProviderSpec) -> Result<Option<ProviderDraft>, ModelsError> {
         let configured = self.find(spec.tenant.as_ref(), name);
-        let ProviderRecord { dialect, base_url, models, default, .. } =
-            validated(name, spec, configured.as_ref())?;
+        let mut record = validated(name, spec, configured.as_ref())?;
         let key = match key_change(name, spec, configured.as_ref())? {
             KeyChange::Forget => None,
-            KeyChange::Set(key) => Some(ProviderKey(key.to_owned())),
+            KeyChange::Set(key) => Some(ProviderKey(key.to_owned().into())),
+            KeyChange::Refer(reference) => {
+                record.key_from = Some(reference.clone());
+                self.referred_key(&record).await?.map(ProviderKey)
+            }
             KeyChange::Keep => match configured {
                 Some(configured) if configured.problem.is_some() => return Ok(None),
                 Some(configured) => configured.provider.key.clone(),
                 None => None,
             },
         };
+        let ProviderRecord { dialect, base_url, models, default, .. } = record;
         let provider = Provider { name: name.to_owned(), dialect, base_url, key };
         Ok(Some(ProviderDraft { provider, models, default }))
+    }
+
+    /// Returns the key that a new record refers to. A secret that is missing is an error of the caller.
+    async fn referred_key(&self, record: &ProviderRecord) -> Result<Option<SecretValue>, ModelsError> {
+        let key = self.service.key_of(record).await;
+        key.map_err(|problem| match problem {
+            KeyProblem::Secret(SecretError::Missing { .. }) | KeyProblem::Unfit { .. } => {
+                invalid("key_from", problem.to_string())
+            }
+            KeyProblem::Sealed(_) | KeyProblem::Secret(_) => {
+                ModelsError::Key { provider: record.name.clone(), source: problem }
+            }
+        })
     }
 
     /// Creates or changes a provider: key, base URL and models are kept where the spec gives none.
@@ -54,14 +71,22 @@ impl Models {
         let _changing = self.service.changing.lock().await;
         let configured = self.find(spec.tenant.as_ref(), name);
         let mut record = validated(name, spec, configured.as_ref())?;
-        record.sealed = match key_change(name, spec, configured.as_ref())? {
-            KeyChange::Forget => None,
+        match key_change(name, spec, configured.as_ref())? {
+            KeyChange::Forget => {}
             KeyChange::Set(key) => {
                 let sealed = self.service.vault.seal(&key_context(&record), key);
-                Some(sealed.map_err(ModelsError::Seal)?)
+                record.sealed = Some(sealed.map_err(ModelsError::Seal)?);
             }
-            KeyChange::Keep => configured.and_then(|configured| configured.record.sealed),
-        };
+            KeyChange::Refer(reference) => {
+                record.key_from = Some(reference.clone());
+                self.referred_key(&record).await?;
+            }
+            KeyChange::Keep => {
+                let before = configured.map(|configured| configured.record);
+                (record.sealed, record.key_from) =
+                    before.map(|before| (before.sealed, before.key_from)).unwrap_or_default();
+            }
+        }
         let tenant = record.tenant.clone();
         let written = self.service.store.put_provider(record).await?;
         written.ok_or(ModelsError::TooMany("model providers"))?;
@@ -155,6 +180,7 @@ fn validated(
         dialect,
         base_url,
         sealed: None,
+        key_from: None,
         models,
         default,
         created_ms: now_ms(),
@@ -164,6 +190,8 @@ fn validated(
 /// The change to the key of a provider.
 enum KeyChange<'a> {
     Set(&'a str),
+    /// The key is a secret.
+    Refer(&'a SecretRef),
     Keep,
     /// The provider needs no key.
     Forget,
@@ -177,13 +205,18 @@ fn key_change<'a>(
     configured: Option<&ConfiguredProvider>,
 ) -> Result<KeyChange<'a>, ModelsError> {
     const NONE: &str = "or no_key (`--no-key`) where it wants none";
-    let visible = |key: &str| key.bytes().all(|byte| byte.is_ascii_graphic());
     let (least, most) = (limits::KEY_MIN_BYTES, limits::KEY_MAX_BYTES);
+    if let Some(reference) = &spec.key_from {
+        return match spec.key.is_some() || spec.no_key {
+            true => Err(invalid("key_from", "cannot be given together with key or no_key")),
+            false => Ok(KeyChange::Refer(reference)),
+        };
+    }
     match (spec.key.as_deref(), spec.no_key) {
         (Some(_), true) => Err(invalid("no_key", "cannot be given together with a key")),
         (None, true) => Ok(KeyChange::Forget),
         (Some(""), false) => Err(invalid("key", format!("is empty: give the key of {name}, {NONE}"))),
-        (Some(key), false) if (least..=most).contains(&key.len()) && visible(key) => Ok(KeyChange::Set(key)),
+        (Some(key), false) if limits::is_key(key) => Ok(KeyChange::Set(key)),
         // The error must not repeat the key.
         (Some(_), false) => {
             let message = format!("must be {least} to {most} visible ASCII characters without spaces");
@@ -199,7 +232,7 @@ fn key_change<'a>(
 /// Refuses to send a stored key to another origin: a caller who redirects it must know it.
 fn check_kept_key(configured: &ProviderRecord, base_url: &str) -> Result<(), ModelsError> {
     let (before, after) = (origin(&configured.base_url), origin(base_url));
-    if configured.sealed.is_none() || (before.is_some() && before == after) {
+    if !has_key(configured) || (before.is_some() && before == after) {
         return Ok(());
     }
     let shown = |url: &str, origin: Option<(String, String, u16)>| match origin {
@@ -212,6 +245,11 @@ fn check_kept_key(configured: &ProviderRecord, base_url: &str) -> Result<(), Mod
          no_key for none"
     );
     Err(invalid("key", message))
+}
+
+/// Whether a provider has a key, of its own or by reference.
+fn has_key(record: &ProviderRecord) -> bool {
+    record.sealed.is_some() || record.key_from.is_some()
 }
 
 /// Returns scheme, host and port.
@@ -289,13 +327,17 @@ pub fn is_model_name(name: &str) -> bool {
 }
 
 impl ConfiguredProvider {
+    /// Whether it has a key, of its own or by reference.
+    pub fn has_key(&self) -> bool {
+        has_key(&self.record)
+    }
+
     /// Returns why no task can use the provider, and what to do about it.
     pub fn problem(&self) -> Option<String> {
         if let Some(problem) = &self.problem {
             return Some(format!("its key cannot be used: {problem}"));
         }
-        let keyless =
-            self.record.sealed.is_none() && self.record.base_url == default_base_url(self.record.dialect);
+        let keyless = !has_key(&self.record) && self.record.base_url == default_base_url(self.record.dialect);
         let name = &self.record.name;
         keyless.then(|| format!("it has no key: `slipway model add {name}` asks for one"))
     }
@@ -306,7 +348,7 @@ impl ConfiguredProvider {
         let host = url.host()?.trim_start_matches('[').trim_end_matches(']');
         let address: Option<IpAddr> = host.parse().ok();
         let near = host == "localhost" || address.is_some_and(|address| address.is_loopback());
-        let bare = url.scheme_str() == Some("http") && self.record.sealed.is_some() && !near;
+        let bare = url.scheme_str() == Some("http") && has_key(&self.record) && !near;
         bare.then(|| {
             "the key goes over the network unencrypted, since base_url begins with http://; use https://"
                 .to_owned()

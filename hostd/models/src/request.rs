@@ -123,6 +123,6 @@ pub fn bounds_of(budget: TaskBudget) -> Result<BudgetBounds, ModelsError> {
 
 fn key() -> Result<String, ModelsError> {
     let mut secret = [0; KEY_BYTES];
-    getrandom::fill(&mut secret).map_err(|error| ModelsError::Seal(std::io::Error::other(error).into()))?;
+    getrandom::fill(&mut secret).map_err(|error| ModelsError::Random(std::io::Error::other(error)))?;
     Ok(format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(secret)))
 }

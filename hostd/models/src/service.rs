@@ -7,11 +7,15 @@ use super::{
     calls_in_flight::{InFlightCall, InFlightCalls, InterruptedCalls},
     catalogue::{Catalogue, ConfiguredProvider},
     grant::GrantState,
-    key_encryption::KeyVault,
+    key_problem::KeyProblem,
+    limits,
 };
 use hostd_core::{BudgetBounds, token_hash};
-use hostd_store::{ProviderRecord, Store, StoreError, TaskRecord};
-use protocol::api::SandboxId;
+use hostd_store::{
+    ProviderRecord, SecretValue, Secrets, Store, StoreError, TaskRecord, token_auth,
+    vault::{KeyFile, KeyVault},
+};
+use protocol::api::{Label, SandboxId};
 use std::{
     collections::HashMap,
     path::Path,
@@ -33,6 +37,7 @@ pub struct Models {
 pub(super) struct ModelService {
     pub store: Store,
     pub vault: KeyVault,
+    pub secrets: Secrets,
     /// Bounds of a task that sets none.
     pub task_bounds: BudgetBounds,
     pub catalogue: RwLock<Arc<Catalogue>>,
@@ -51,11 +56,13 @@ impl Models {
     /// Loads providers and budgets from the store. A key that cannot be decrypted is a problem of its
     /// provider only.
     pub async fn load(store: Store, data_dir: &Path, task_bounds: BudgetBounds) -> Result<Self, ModelsError> {
-        let vault = KeyVault::new(data_dir);
+        let vault = KeyVault::new(data_dir, KeyFile::Models);
+        let secrets = Secrets::new(store.clone(), data_dir);
         let (in_flight, interrupted_calls) = InFlightCalls::open(data_dir).map_err(ModelsError::InFlight)?;
         let service = ModelService {
             store,
             vault,
+            secrets,
             task_bounds,
             catalogue: RwLock::default(),
             accounts: Mutex::default(),
@@ -74,6 +81,12 @@ impl Models {
             models.service.accounts().set_budget(&budget, now_ms);
         }
         Ok(models)
+    }
+
+    /// Reads keys again after a secret was changed: the next call uses the new one.
+    pub async fn reload_keys(&self) -> Result<(), ModelsError> {
+        let _changing = self.service.changing.lock().await;
+        self.service.read_providers().await
     }
 
     /// Marks the start of the shutdown: calls that end without a response from here on were interrupted by
@@ -150,17 +163,41 @@ impl ModelService {
 
     pub async fn read_providers(&self) -> Result<(), ModelsError> {
         let records = self.store.providers().await?;
-        let providers = records.into_iter().map(|record| self.configured_provider(record)).collect();
+        let mut providers = Vec::new();
+        for record in records {
+            providers.push(self.configured_provider(record).await);
+        }
         *self.catalogue.write().expect("no panic while held") = Arc::new(Catalogue { providers });
         Ok(())
     }
 
-    fn configured_provider(&self, record: ProviderRecord) -> ConfiguredProvider {
-        let opened = record.sealed.as_ref().map(|sealed| self.vault.open(&key_context(&record), sealed));
-        let (key, problem) = match opened.transpose() {
+    /// Returns the key of a provider, of its own or of the secret that it refers to.
+    pub async fn key_of(&self, record: &ProviderRecord) -> Result<Option<SecretValue>, KeyProblem> {
+        if let Some(reference) = &record.key_from {
+            let value = self.secrets.resolve(&secrets_tenant(record), reference).await?;
+            let fits = limits::is_key(value.as_str());
+            return if fits {
+                Ok(Some(value))
+            } else {
+                Err(KeyProblem::Unfit { reference: reference.clone() })
+            };
+        }
+        let opened = record.sealed.as_ref().map(|sealed| self.vault.open(&key_context(record), sealed));
+        Ok(opened.transpose()?)
+    }
+
+    /// Records the use of the secret that is the key of a provider.
+    pub fn note_key_use(&self, record: &ProviderRecord) {
+        if let Some(reference) = &record.key_from {
+            self.secrets.note_use(&secrets_tenant(record), reference, now_ms());
+        }
+    }
+
+    async fn configured_provider(&self, record: ProviderRecord) -> ConfiguredProvider {
+        let (key, problem) = match self.key_of(&record).await {
             Ok(key) => (key.map(ProviderKey), None),
             Err(error) => {
-                warn!(provider = record.name, %error, "failed to decrypt the key of a model provider");
+                warn!(provider = record.name, %error, "the key of a model provider cannot be used");
                 (None, Some(error))
             }
         };
@@ -179,6 +216,11 @@ impl ModelService {
 pub(super) fn key_context(record: &ProviderRecord) -> String {
     let tenant = record.tenant.as_ref().map_or("", |tenant| tenant.as_str());
     format!("model provider {tenant}\n{}", record.name)
+}
+
+/// Returns the tenant whose secrets a provider may refer to: for a provider of all tenants, that of the operator.
+fn secrets_tenant(record: &ProviderRecord) -> Label {
+    record.tenant.clone().unwrap_or_else(|| token_auth::operator(String::new()).tenant)
 }
 
 pub(super) fn now_ms() -> u64 {

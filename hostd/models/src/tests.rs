@@ -4,6 +4,7 @@ mod interrupted_calls;
 mod kept_provider_key;
 mod model_names;
 mod rejected_call;
+mod secret_keys;
 mod spending;
 
 use super::{
@@ -310,7 +311,7 @@ async fn the_key_of_a_provider_is_in_no_file_and_goes_where_it_should() {
     let (task, key) = fixture.task("t1", None).await;
     let (open, _) = fixture.open(&task);
     let grant = fixture.models.authenticate(&id(1), &key).expect("good");
-    let shown = |target: &CallTarget| target.provider.key.as_ref().map(|key| key.0.clone());
+    let shown = |target: &CallTarget| target.provider.key.as_ref().map(|key| key.0.as_str().to_owned());
     assert_eq!(shown(&grant.target(Dialect::Openai, "large").expect("a model")).as_deref(), Some(KEY));
     fixture.begin(&key, params(1, None, false)).expect("allowed").ended(end(used(1, 1), Ok(()))).await;
     // The key is rotated while a task runs; a later change of other fields keeps it.

@@ -140,35 +140,47 @@ fn report(ended: Result<(), JoinError>) {
 
 /// Responds to a connection over the limit, if few enough are being responded to.
 fn refuse(
-    mut stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     full: &'static [u8],
     refusals: &Arc<Semaphore>,
     connections: &mut JoinSet<()>,
 ) {
     let Ok(permit) = refusals.clone().try_acquire_owned() else { return };
     connections.spawn(async move {
-        let respond = async {
-            stream.write_all(full).await?;
-            stream.shutdown().await?;
-            // The request is read, or the kernel would discard the response.
-            copy(&mut stream.take(REFUSED_READ_MAX_BYTES), &mut sink()).await
-        };
-        // The client may have closed the connection already.
-        let _ = timeout(REFUSAL_MAX, respond).await;
+        respond_and_close(stream, full).await;
         drop(permit);
     });
 }
 
-/// Checks that a raw response is well-formed.
+/// Sends a raw response to a connection that is not served, and closes it.
+pub async fn respond_and_close(mut stream: impl AsyncRead + AsyncWrite + Unpin, response: &[u8]) {
+    let respond = async {
+        stream.write_all(response).await?;
+        stream.shutdown().await?;
+        // The request is read, or the kernel would discard the response.
+        copy(&mut stream.take(REFUSED_READ_MAX_BYTES), &mut sink()).await
+    };
+    // The client may have closed the connection already.
+    let _ = timeout(REFUSAL_MAX, respond).await;
+}
+
+/// Checks that the raw response to a connection over the limit is well-formed.
 #[cfg(any(test, feature = "test-support"))]
 #[track_caller]
 pub fn check_raw_response(full: &[u8]) {
+    check_raw_error(full, protocol::api::ApiErrorCode::TooMany);
+}
+
+/// Checks that a raw response is well-formed and has this error.
+#[cfg(any(test, feature = "test-support"))]
+#[track_caller]
+pub fn check_raw_error(full: &[u8], code: protocol::api::ApiErrorCode) {
     let text = std::str::from_utf8(full).expect("text");
     let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).expect("a length");
     assert_eq!(length.parse::<usize>().expect("a number"), body.len());
     let error: protocol::api::ApiErrorBody = serde_json::from_str(body).expect("JSON");
-    assert_eq!(error.error.code, protocol::api::ApiErrorCode::TooMany);
+    assert_eq!(error.error.code, code);
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use super::{
     dispatch::new_id,
     exec_run::{self, ExecOutcome},
 };
-use hostd_core::Access;
 use hostd_drivers::control::Control;
 use hostd_store::SandboxRecord;
 use protocol::{EnvMap, ExecId, ExecRequest, Exit, api::SandboxId, sanitize::one_line};
@@ -59,7 +58,7 @@ pub async fn query(
         let version = match call.api.agent_versions.get(&key) {
             Some(known) => known,
             // A caller with read access must not start processes.
-            None if !call.caller.allows(Access::Write) => continue,
+            None if !call.lease.allows_run() => continue,
             None => {
                 let argv = std::iter::once(path).chain(args).collect();
                 let version = run_version_command(call, &record.id, control.clone(), argv).await;

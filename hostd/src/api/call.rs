@@ -1,16 +1,22 @@
 //! `Call`: a request as its handler gets it, with the caller authenticated and authorized and the body read.
 
-use super::{Api, connection_permits::ConnectionPermit, error::CallError, query::Query, request_body};
+use super::{
+    Api, access_lease::AccessLease, connection_permits::ConnectionPermit, error::CallError, query::Query,
+    request_body, views,
+};
 use axum::body::Body;
 use bytes::Bytes;
-use hostd_core::{Access, Identity};
+use hostd_core::{Identity, SandboxAccess};
 use hostd_drivers::control::Control;
 use hostd_net::backpressure::{LargeReads, SourceWindow};
 use hostd_store::SandboxRecord;
 use hyper::{HeaderMap, header::ACCEPT, upgrade::OnUpgrade};
 use protocol::{
     ExecId, ServiceName,
-    api::{ApiErrorCode, Label, Missing, MissingKind, SandboxId, TokenScope},
+    api::{
+        ApiErrorCode, Label, Missing, MissingKind, SandboxId, SandboxView, ShareAccess, SharedView,
+        TokenScope,
+    },
 };
 use serde::de::DeserializeOwned;
 use std::sync::{Arc, Mutex};
@@ -18,6 +24,8 @@ use std::sync::{Arc, Mutex};
 pub struct Call {
     pub api: Arc<Api>,
     pub caller: Identity,
+    /// Ends when the access of the caller is taken away.
+    pub lease: Arc<AccessLease>,
     /// Path parameters by name.
     pub params: Vec<(String, String)>,
     pub query: Query,
@@ -72,7 +80,7 @@ impl Call {
         ServiceName::parse(self.param("service")?).map_err(|_| CallError::not_found())
     }
 
-    /// Returns the sandbox named in the path, if the caller may see it.
+    /// Returns the sandbox named in the path, if the caller has the access to it that the route needs.
     pub async fn sandbox(&self) -> Result<Arc<SandboxRecord>, CallError> {
         self.sandbox_by(self.param("id")?).await
     }
@@ -86,11 +94,12 @@ impl Call {
     async fn visible_sandbox(&self, id: &str) -> Result<Arc<SandboxRecord>, CallError> {
         let id: SandboxId = id.parse().map_err(|_| CallError::not_found())?;
         let record = self.api.fleet.record(&id).await?;
-        if self.caller.can_see(&record.owner) { Ok(record) } else { Err(CallError::foreign()) }
+        self.lease.take(&record)?;
+        Ok(record)
     }
 
     /// Returns the control client of the sandbox named in the path. Wakes the sandbox, unless the caller
-    /// passed `wake=false` or has read access only.
+    /// passed `wake=false` or may only read it.
     pub async fn control(&self) -> Result<(Arc<SandboxRecord>, Control), CallError> {
         let id = self.sandbox().await?.id;
         self.control_of(&id).await
@@ -98,13 +107,30 @@ impl Call {
 
     /// Like `control`, for a sandbox already known to be visible to the caller.
     pub async fn control_of(&self, id: &SandboxId) -> Result<(Arc<SandboxRecord>, Control), CallError> {
-        let wakes = self.query.flag("wake", true)? && self.caller.allows(Access::Write);
+        let wakes = self.query.flag("wake", true)? && self.lease.allows_run();
         if wakes {
             // The request may delete files to make room, and that itself needs a few bytes of disk.
             self.api.disk.ensure_free();
         }
         let control = if wakes { self.api.fleet.wake(id).await } else { self.api.fleet.control(id).await };
         Ok(control?)
+    }
+
+    /// Returns a sandbox as the caller sees it.
+    pub fn view_of(&self, record: &SandboxRecord) -> SandboxView {
+        let shared = self.shared_view(record);
+        SandboxView { shared, ..views::sandbox(record, &self.api.settings.previews) }
+    }
+
+    fn shared_view(&self, record: &SandboxRecord) -> Option<SharedView> {
+        if self.caller.owns(&record.owner) {
+            return None;
+        }
+        let access = match self.caller.access_to(&record.owner, &self.api.store.shares().of(&record.id))? {
+            SandboxAccess::Read => ShareAccess::Read,
+            SandboxAccess::Run | SandboxAccess::Own => ShareAccess::Run,
+        };
+        Some(SharedView { access, owner: record.owner.principal.clone() })
     }
 
     /// The tenant and principal whose resources the caller may see; `None` is all of them.

@@ -2,10 +2,11 @@
 
 use super::{
     Api,
+    access_lease::AccessLease,
     audit_writer::AuditedRequest,
     authenticate,
     call::{Call, TakeOnce},
-    connection_permits::ConnectionPermit,
+    connection_permits::{ActiveRequest, ConnectionPermit},
     error::{CallError, CallResult, ErrorExtension},
     files, idempotency, limits, older, openapi,
     peer::Peer,
@@ -26,7 +27,7 @@ use hostd_core::Identity;
 use hostd_net::backpressure::SourceWindow;
 use hyper::{
     HeaderMap, Uri,
-    header::{CONNECTION, HeaderValue},
+    header::{CONNECTION, HOST, HeaderValue},
     http::Extensions,
     upgrade::OnUpgrade,
 };
@@ -85,6 +86,7 @@ async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) ->
         .and_then(|peer| rebinding_guard::check(peer, request.headers(), request.uri(), &api.settings.names));
     let mut response = match checked {
         Ok(()) => {
+            set_host(&mut request);
             request.extensions_mut().insert(subject.clone());
             next.run(request).await
         }
@@ -100,6 +102,14 @@ async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) ->
         response.headers_mut().insert(REQUEST_ID, value);
     }
     response
+}
+
+/// Gives a request of HTTP/2, which names its host in the URI, the Host that handlers read.
+fn set_host(request: &mut Request) {
+    let authority = request.uri().authority().and_then(|name| HeaderValue::from_str(name.as_str()).ok());
+    if let Some(authority) = authority {
+        request.headers_mut().entry(HOST).or_insert(authority);
+    }
 }
 
 /// The caller's own request id, if it is well-formed.
@@ -122,8 +132,15 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
         || AuditedRequest { request_id: String::new(), method: route.method.clone(), path: String::new() };
     let subject = request.extensions_mut().remove::<AuditedRequest>().unwrap_or_else(fallback);
     let (matched, older) = (MatchedRoute(route.path), route.older);
+    let revocations = api.revocations.subscribe();
     let mut response = match authorize(&api, &route, &params, RequestHead::of(&request)).await {
-        Ok(caller) => handle(AuthorizedRequest { api, route, caller, subject }, params, request).await,
+        Ok(caller) => {
+            let required = route.required.on_sandbox();
+            let lease = AccessLease::new(api.store.clone(), caller.clone(), required, revocations);
+            let bound = lease.clone();
+            let this = AuthorizedRequest { api, route, caller, lease, subject };
+            bound.bind(handle(this, params, request).await)
+        }
         Err((caller, failure)) => {
             let code = failure.error.code;
             let refused = matches!(code, ApiErrorCode::Unauthorized | ApiErrorCode::Forbidden);
@@ -169,15 +186,19 @@ async fn authorize(
             let signed = files::authenticate_signature(api, &route.method, params.as_ref().ok(), head.uri);
             return signed.await.map_err(|failure| (None, failure));
         }
-        RequiredAccess::Read | RequiredAccess::Write | RequiredAccess::Admin | RequiredAccess::Operator => {}
+        RequiredAccess::Read
+        | RequiredAccess::Write
+        | RequiredAccess::Own
+        | RequiredAccess::Admin
+        | RequiredAccess::Operator => {}
     }
     let RequestHead { connection, headers, .. } = head;
     let peer = connection.get::<Peer>().copied();
     let peer =
         peer.ok_or_else(|| (None, CallError::new(ApiErrorCode::Forbidden, "the connection has no peer")))?;
     let caller = authenticate::authenticate(api, peer, headers).await.map_err(|failure| (None, failure))?;
-    if let Some(permit) = connection.get::<Arc<ConnectionPermit>>()
-        && let Err(failure) = permit.identify(&caller)
+    if let Some(request) = connection.get::<Arc<ActiveRequest>>()
+        && let Err(failure) = request.identify(&caller)
     {
         return Err((Some(caller), failure));
     }
@@ -193,6 +214,7 @@ struct AuthorizedRequest {
     api: Arc<Api>,
     route: Arc<Route>,
     caller: Identity,
+    lease: Arc<AccessLease>,
     subject: AuditedRequest,
 }
 
@@ -203,18 +225,28 @@ async fn handle(this: AuthorizedRequest, params: Params, request: Request) -> Re
     };
     if this.route.mutates() {
         // In a task of its own: a caller that disconnects leaves nothing half done.
-        let (subject, older) = (this.subject.clone(), this.route.older);
+        let (subject, older, lease) = (this.subject.clone(), this.route.older, this.lease.clone());
         let task = this.api.work.clone().spawn(async move {
             let work = idempotency::run_once(&this.route, &this.subject, call);
             let answer = until_shutdown(&this.api.closing, work).await;
             this.finish(answer).await
         });
-        return task
-            .await
-            .unwrap_or_else(|panic| error_response(CallError::internal(&panic), &subject, older));
+        return tokio::select! {
+            biased;
+            done = task => {
+                done.unwrap_or_else(|panic| error_response(CallError::internal(&panic), &subject, older))
+            }
+            // The task goes on and is audited; only its response is withheld.
+            end = lease.ended_on_sandbox() => error_response(end.error(), &subject, older),
+        };
     }
-    // Reads and streams end with their caller.
-    let answer = until_shutdown(&this.api.closing, (this.route.handler)(call)).await;
+    // Reads and streams end with their caller, and with its access.
+    let answer = tokio::select! {
+        biased;
+        answer = until_shutdown(&this.api.closing, (this.route.handler)(call)) => answer,
+        // As safe as a caller that disconnects.
+        end = this.lease.ended() => Err(end.error()),
+    };
     this.finish(answer).await
 }
 
@@ -255,9 +287,9 @@ async fn build_call(
         }
         RequestBody::Empty => (check_empty_body(&request_body::read(incoming).await?)?, None),
     };
-    let (api, caller) = (this.api.clone(), this.caller.clone());
+    let (api, caller, lease) = (this.api.clone(), this.caller.clone(), this.lease.clone());
     let (headers, stream, claimed_ms) = (parts.headers, TakeOnce::new(stream), None);
-    Ok(Call { api, caller, params, query, headers, body, stream, source, upgrade, permit, claimed_ms })
+    Ok(Call { api, caller, lease, params, query, headers, body, stream, source, upgrade, permit, claimed_ms })
 }
 
 /// An empty object is accepted where no body is expected.

@@ -56,7 +56,7 @@ pub async fn ensure(call: Call) -> CallResult {
 }
 
 fn respond(call: &Call, record: &SandboxRecord, created: bool) -> CallResult {
-    let sandbox = views::sandbox(record, &call.api.settings.previews);
+    let sandbox = call.view_of(record);
     let answer = EnsureAnswer { sandbox, created };
     Ok(if created { views::json(StatusCode::CREATED, &answer) } else { ok(&answer) })
 }
@@ -178,6 +178,7 @@ fn replacement_may_help(problem: &Problem) -> bool {
         ProblemCode::Refused
         | ProblemCode::ImageMissing
         | ProblemCode::DiskFull
+        | ProblemCode::MemoryPressure
         | ProblemCode::DriverUnavailable => false,
     }
 }

@@ -6,10 +6,10 @@ use axum::{
     body::Body,
     response::{IntoResponse, Response},
 };
-use hostd_core::TransitionRefused;
+use hostd_core::{QuotaExceeded, TransitionRefused};
 use hostd_drivers::{DriverError, control::ControlError};
 use hostd_models::ModelsError;
-use hostd_store::StoreError;
+use hostd_store::{SecretError, StoreError};
 use hyper::{
     StatusCode,
     header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
@@ -106,13 +106,18 @@ impl From<FleetError> for CallError {
             FleetError::Failed { sandbox, problem } => ApiError::new(problem.code.as_error(), message)
                 .with(|detail| {
                     detail.existing = Some(sandbox);
-                    detail.problem = Some(*problem);
+                    detail.problem = Some(problem);
                 })
                 .into(),
             FleetError::InProgress => Self::new(TimedOut, message),
             FleetError::NotRunning { .. } => Self::new(NotRunning, message),
             FleetError::TooMany => Self::new(TooMany, message),
+            FleetError::QuotaExceeded(refused) => quota_exceeded(&refused),
             FleetError::DiskFull(_) => Self::new(ApiErrorCode::DiskFull, message),
+            FleetError::Capacity(detail) => {
+                ApiError::new(ApiErrorCode::Capacity, message).with(|to| to.capacity = Some(detail)).into()
+            }
+            FleetError::InUse => Self::new(ApiErrorCode::Conflict, message),
             FleetError::ShuttingDown => Self::new(ShuttingDown, message),
             FleetError::Driver(error) => error.into(),
             FleetError::Store(error) => error.into(),
@@ -144,6 +149,12 @@ impl From<StoreError> for CallError {
             StoreError::ScopeTaken { existing } => ApiError::new(ApiErrorCode::ScopeTaken, error.to_string())
                 .with(|detail| detail.existing = Some(existing))
                 .into(),
+            StoreError::NameTaken { existing, .. } => {
+                ApiError::new(ApiErrorCode::NameTaken, error.to_string())
+                    .with(|detail| detail.existing = Some(existing))
+                    .into()
+            }
+            StoreError::QuotaExceeded(refused) => quota_exceeded(&refused),
             StoreError::Broken
             | StoreError::Corrupt { .. }
             | StoreError::Row { .. }
@@ -151,6 +162,12 @@ impl From<StoreError> for CallError {
             | StoreError::Sqlite { .. } => Self::internal(&error),
         }
     }
+}
+
+fn quota_exceeded(refused: &QuotaExceeded) -> CallError {
+    ApiError::new(ApiErrorCode::QuotaExceeded, refused.to_string())
+        .with(|to| to.quota = Some(Box::new(refused.detail())))
+        .into()
 }
 
 impl From<ModelsError> for CallError {
@@ -173,11 +190,26 @@ impl From<ModelsError> for CallError {
             ModelsError::Seal(source) => {
                 Self { cause: Some(error_chain(&source)), ..Self::new(Conflict, message) }
             }
-            ModelsError::InFlight(source) => Self::internal(&source),
+            ModelsError::InFlight(source) | ModelsError::Random(source) => Self::internal(&source),
             ModelsError::Invalid { field, message } => Self::invalid(field, message),
             ModelsError::TooMany(_) => Self::new(TooMany, message),
             ModelsError::NotFound => Self::not_found(),
             ModelsError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<SecretError> for CallError {
+    fn from(error: SecretError) -> Self {
+        let message = error.to_string();
+        match error {
+            SecretError::Missing { .. } => Self::not_found(),
+            SecretError::Sealed { .. } => Self::new(ApiErrorCode::Conflict, message),
+            SecretError::Seal(source) => {
+                Self { cause: Some(error_chain(&source)), ..Self::new(ApiErrorCode::Conflict, message) }
+            }
+            SecretError::TooMany => Self::new(ApiErrorCode::TooMany, message),
+            SecretError::Store(error) => error.into(),
         }
     }
 }
@@ -202,6 +234,9 @@ impl From<DriverError> for CallError {
             DriverError::OtherPidNamespace { .. } => Self::new(DriverUnavailable, error.to_string()),
             DriverError::NameTaken { .. } => Self::new(ApiErrorCode::Conflict, error.to_string()),
             DriverError::DiskFull | DriverError::NoDiskRoom { .. } => Self::new(DiskFull, error.to_string()),
+            DriverError::MemoryInUse { .. } => ApiError::new(ApiErrorCode::Conflict, error.to_string())
+                .with(|detail| detail.field = Some("memory_mb".into()))
+                .into(),
             DriverError::TimedOut { .. } => {
                 Self::caused(TimedOut, "the driver did not answer in time", &error)
             }
@@ -246,6 +281,7 @@ fn other_pid_namespace(error: &ControlError) -> Option<DriverError> {
         | DriverError::NameTaken { .. }
         | DriverError::DiskFull
         | DriverError::NoDiskRoom { .. }
+        | DriverError::MemoryInUse { .. }
         | DriverError::Failed { .. }
         | DriverError::TimedOut { .. }
         | DriverError::Damaged { .. }
@@ -291,6 +327,7 @@ pub fn error_chain(error: &dyn Error) -> String {
 impl IntoResponse for CallError {
     fn into_response(self) -> Response {
         let refusal = ErrorExtension { code: self.error.code, foreign: self.foreign };
+        let retry_after_s = self.error.detail.capacity.as_ref().map_or(1, |capacity| capacity.retry_after_s);
         let body = serde_json::to_vec(&ApiErrorBody { error: *self.error }).unwrap_or_default();
         let mut response = Response::new(Body::from(body));
         *response.status_mut() =
@@ -301,7 +338,7 @@ impl IntoResponse for CallError {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"slipway\""));
         }
         if refusal.code.retryable() {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            headers.insert(RETRY_AFTER, HeaderValue::from(retry_after_s));
         }
         response.extensions_mut().insert(refusal);
         response

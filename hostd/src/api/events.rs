@@ -9,7 +9,7 @@ use super::{
     views::{no_content, ok},
 };
 use hostd_store::{EventFilter, Store, TaskRecord, frame_data};
-use protocol::api::{Page, SandboxId};
+use protocol::api::{ApiError, ApiErrorCode, Page, SandboxId};
 use serde_json::Value;
 
 const SSE: &str = "text/event-stream";
@@ -76,6 +76,7 @@ async fn respond(call: &Call, scope: EventScope, after: u64, follow: bool) -> Ca
     let filter =
         EventFilter { tenant, principal, sandbox: scope.sandbox, task, with_host_events: beside, kinds };
     let store = &call.api.store;
+    check_history(store, &filter, after).await?;
     if follow {
         return Ok(SseSubscriber::new(call, filter, after)?.response());
     }
@@ -83,6 +84,18 @@ async fn respond(call: &Call, scope: EventScope, after: u64, follow: bool) -> Ca
     let (items, more) = list(store, &filter, after, limit).await?;
     let next = items.last().filter(|_| more).map(|last| last["seq"].to_string());
     Ok(ok(&Page { items, next }))
+}
+
+/// Refuses to resume where events were deleted since. A reader from the beginning gets what is kept.
+async fn check_history(store: &Store, filter: &EventFilter, after: u64) -> Result<(), CallError> {
+    let oldest = if after == 0 { 0 } else { store.trimmed_through(filter).await? };
+    if after >= oldest {
+        return Ok(());
+    }
+    let message =
+        format!("events up to {oldest} were deleted, beyond the quota of events: resume after that one");
+    let error = ApiError::new(ApiErrorCode::HistoryGone, message);
+    Err(error.with(|detail| detail.oldest = Some(oldest.to_string())).into())
 }
 
 /// Returns up to `limit` events, or as many as fit into one response; and whether there are more.

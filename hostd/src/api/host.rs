@@ -12,13 +12,15 @@ use axum::{
     body::Body,
     response::{IntoResponse, Response},
 };
+use hostd_core::MemoryStalls;
+use hostd_drivers::host_memory::kib;
 use hyper::{
     StatusCode,
     header::{CONTENT_TYPE, HeaderValue},
 };
-use protocol::api::{ApiErrorCode, DiskLevel, HostView};
+use protocol::api::{ApiErrorCode, DiskLevel, HostView, MemoryLevel, PressureView};
 use serde::Serialize;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
@@ -26,10 +28,13 @@ use utoipa::ToSchema;
 #[derive(Debug, Serialize, ToSchema)]
 pub struct HostHealth {
     status: &'static str,
+    /// How much memory is left for sandboxes; while it is not `ok`, creates and wakes are refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<MemoryLevel>,
 }
 
 pub async fn healthz(_: Call) -> CallResult {
-    Ok(ok(&HostHealth { status: "ok" }))
+    Ok(ok(&HostHealth { status: "ok", memory: None }))
 }
 
 /// Ready when the store answers, the default driver is healthy and the disk has room for new sandboxes.
@@ -51,12 +56,13 @@ pub async fn readyz(call: Call) -> CallResult {
             return Ok(response);
         }
     }
-    Ok(ok(&HostHealth { status: "ready" }))
+    Ok(ok(&HostHealth { status: "ready", memory: Some(api.fleet.memory().state().level) }))
 }
 
 pub async fn metrics(call: Call) -> CallResult {
     let api = &call.api;
     api.metrics.refresh_gauges(&api.store.count_by_status().await?, &api.drivers, &api.disk.state());
+    api.metrics.refresh_memory(api.fleet.memory());
     api.store.refresh_gauges();
     let mut response = Response::new(Body::from(hostd_metrics::text(&api.registry)));
     let kind = HeaderValue::from_static(hostd_metrics::CONTENT_TYPE);
@@ -72,7 +78,7 @@ pub async fn openapi(_: Call) -> CallResult {
 
 pub async fn host(call: Call) -> CallResult {
     let (api, settings) = (&call.api, &call.api.settings);
-    let memory = read("/proc/meminfo");
+    let memory = api.fleet.memory().state();
     let disk = api.disk.state();
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096);
     let resident_pages =
@@ -85,14 +91,21 @@ pub async fn host(call: Call) -> CallResult {
         default_image: api.defaults.image.clone(),
         drivers: drivers::views(&api.drivers, &api.defaults.driver),
         cpus: u32::try_from(cores).unwrap_or(u32::MAX),
-        memory_total_bytes: kib(&memory, "MemTotal:"),
-        memory_available_bytes: kib(&memory, "MemAvailable:"),
+        memory_total_bytes: kib(&read("/proc/meminfo"), "MemTotal:"),
+        memory_available_bytes: memory.available_bytes,
+        memory_reserve_bytes: memory.reserve_bytes,
+        memory_admitted_bytes: memory.admitted_bytes,
+        memory_limit_bytes: memory.limit_bytes,
+        memory_level: memory.level,
+        memory_pressure: memory.stalls.map(pressure),
+        load: load(&read("/proc/loadavg")),
         disk_total_bytes: disk.total_bytes,
         disk_free_bytes: disk.free_bytes,
         disk_floor_bytes: disk.floor_bytes,
         disk_level: disk.level,
         hostd_rss_bytes: u64::try_from(page).unwrap_or(0).saturating_mul(resident_pages),
         sandboxes: api.store.count_by_status().await?,
+        sandboxes_by_driver: count_by_driver(api),
         warnings: warnings(api),
     }))
 }
@@ -106,7 +119,7 @@ fn warnings(api: &Api) -> Vec<String> {
              namespace that they were started in"
         )
     });
-    problems.chain(elsewhere).collect()
+    problems.chain(elsewhere).chain(api.settings.tls_warnings()).collect()
 }
 
 /// Percentage of the host's memory that is available.
@@ -121,12 +134,23 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// A line of /proc/meminfo, in bytes.
-fn kib(meminfo: &str, name: &str) -> u64 {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix(name));
-    let number =
-        line.and_then(|rest| rest.split_whitespace().next()).and_then(|text| text.parse::<u64>().ok());
-    number.unwrap_or(0).saturating_mul(1024)
+fn pressure(stalls: MemoryStalls) -> PressureView {
+    let percent = |hundredths: u32| f64::from(hundredths) / 100.0;
+    PressureView { some_percent: percent(stalls.some), full_percent: percent(stalls.full) }
+}
+
+/// The averages of `/proc/loadavg`.
+fn load(text: &str) -> [f64; 3] {
+    let mut numbers = text.split(' ').map(|number| number.parse().unwrap_or(0.0));
+    std::array::from_fn(|_| numbers.next().unwrap_or(0.0))
+}
+
+fn count_by_driver(api: &Api) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for record in api.fleet.records() {
+        *counts.entry(record.blueprint.driver.clone()).or_default() += 1;
+    }
+    counts
 }
 
 #[cfg(test)]
@@ -134,9 +158,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_in_bytes() {
-        let text = "MemTotal:       24662264 kB\nMemFree:  1 kB\n";
-        assert_eq!(kib(text, "MemTotal:"), 24_662_264 * 1024);
-        assert_eq!(kib(text, "MemAvailable:"), 0);
+    fn load_averages_are_read() {
+        assert_eq!(load("0.52 1.00 10.25 3/999 123\n"), [0.52, 1.0, 10.25]);
+        assert_eq!(load(""), [0.0; 3]);
     }
 }

@@ -8,10 +8,13 @@ use super::{
     sandboxes::{change, view, wait_settled},
 };
 use crate::reconcile::SandboxCommand;
-use hostd_core::{limits, ttl_ms};
+use hostd_core::{check_changed_limits, limits as core_limits, ttl_ms};
 use hostd_store::SandboxUpdate;
 use hyper::{Method, StatusCode};
-use protocol::{HoldRequest, HoldView, api::TtlChange};
+use protocol::{
+    HoldRequest, HoldView,
+    api::{ApiError, ApiErrorCode, LimitsChange, TtlChange},
+};
 use std::time::Duration;
 
 pub async fn start(call: Call) -> CallResult {
@@ -49,10 +52,31 @@ pub async fn keepalive(call: Call) -> CallResult {
     let id = call.sandbox().await?.id;
     let (record, control) = call.api.fleet.control(&id).await?;
     let hold = HoldRequest { ttl_s: Some(api::KEEPALIVE_HOLD_S), reason: "keepalive".to_owned() };
-    let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
+    let within = Duration::from_millis(core_limits::CONTROL_TIMEOUT_MS);
     control
         .json::<HoldView>(Method::PUT, &relay::runtimed_path(&["holds", "keepalive"]), Some(&hold), within)
         .await?;
+    Ok(view(&call, &record, StatusCode::OK))
+}
+
+/// Changes limits, in force at once where the sandbox runs or is paused.
+pub async fn limits(call: Call) -> CallResult {
+    let record = call.sandbox().await?;
+    let change: LimitsChange = call.json()?;
+    check_changed_limits(&change, &call.api.defaults)?;
+    let offered = call.api.fleet.driver_of(&record).capabilities().limits;
+    let asked = [
+        ("memory_mb", change.memory_mb.is_some()),
+        ("cpus", change.cpus.is_some()),
+        ("pids", change.pids.is_some()),
+    ];
+    let missing = |(field, asked): &&(&str, bool)| *asked && !offered.iter().any(|name| name == field);
+    if let Some((field, _)) = asked.iter().find(missing) {
+        let message = format!("the driver {} does not limit this", record.blueprint.driver);
+        let error = ApiError::new(ApiErrorCode::Unsupported, message);
+        return Err(error.with(|detail| detail.field = Some((*field).to_owned())).into());
+    }
+    let record = call.api.fleet.command(&record.id, SandboxCommand::Resize(change)).await?;
     Ok(view(&call, &record, StatusCode::OK))
 }
 

@@ -31,6 +31,21 @@ pub const CONNECTIONS_MIN: usize = 64;
 pub const PER_IP_FRACTION: usize = 2;
 /// How long sent data may stay unacknowledged before a connection is closed.
 pub const TCP_USER_TIMEOUT_MS: u32 = 5 * 60_000;
+/// Requests at a time on one HTTP/2 connection, and the header list of each.
+pub const HTTP2_STREAMS_MAX: u32 = 100;
+pub const HTTP2_HEADERS_MAX_BYTES: u32 = 64 << 10;
+/// Streams of an HTTP/2 connection that its client reset before they were looked at, and those that hostd reset because
+/// of a protocol error: more of them end the connection.
+pub const HTTP2_PENDING_RESETS_MAX: usize = 20;
+pub const HTTP2_LOCAL_RESETS_MAX: usize = 128;
+/// What an HTTP/2 client may send before it is read: of one request body, and of all on its connection.
+pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
+pub const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 512 << 10;
+/// What is held of one HTTP/2 response beside its next chunk.
+pub const HTTP2_SEND_BUFFER_BYTES: usize = 32 << 10;
+/// Interval of pings on a silent HTTP/2 connection, and how long an answer may take.
+pub const HTTP2_PING_MS: u64 = 20_000;
+pub const HTTP2_PONG_MAX_MS: u64 = 20_000;
 /// Event kinds in the filter of one stream or page.
 pub const KINDS_MAX: usize = 32;
 /// A page of events ends at this size, however few they are.
@@ -65,6 +80,9 @@ pub const KEEPALIVE_HOLD_S: u64 = 1;
 /// Sandboxes whose listening ports a list queries concurrently, and how long all queries may take.
 pub const LISTENING_CONCURRENCY: usize = 16;
 pub const LISTENING_TIMEOUT_MS: u64 = 1_000;
+/// Sandboxes whose cost is measured at once, and how long measuring the files of a page may take.
+pub const COSTS_AT_ONCE: usize = 16;
+pub const COSTS_DISK_MAX_MS: u64 = 3_000;
 /// Verbs on files at once: of one sandbox, and of all. Each has a thread.
 pub const FILES_VERBS_OF_SANDBOX_MAX: usize = 64;
 pub const FILES_VERBS_MAX: usize = 256;

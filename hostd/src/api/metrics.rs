@@ -2,7 +2,7 @@
 
 use super::ApiParts;
 use crate::allocator::used_bytes;
-use hostd_drivers::Drivers;
+use hostd_drivers::{Drivers, host_memory::HostMemory};
 use hostd_metrics::{Counter, Family, Gauge, Histogram, Registry, set};
 use hostd_store::disk_space::DiskState;
 use hyper::Method;
@@ -30,6 +30,10 @@ pub struct ApiMetrics {
     disk_free_bytes: Gauge,
     disk_floor_bytes: Gauge,
     disk_full: Gauge,
+    memory_available_bytes: Gauge,
+    memory_reserve_bytes: Gauge,
+    memory_level: Gauge,
+    memory_refusals: Counter,
     memory_allocated_bytes: Gauge,
 }
 
@@ -47,6 +51,10 @@ impl Default for ApiMetrics {
             disk_free_bytes: Gauge::default(),
             disk_floor_bytes: Gauge::default(),
             disk_full: Gauge::default(),
+            memory_available_bytes: Gauge::default(),
+            memory_reserve_bytes: Gauge::default(),
+            memory_level: Gauge::default(),
+            memory_refusals: Counter::default(),
             memory_allocated_bytes: Gauge::default(),
         }
     }
@@ -77,6 +85,11 @@ impl ApiMetrics {
                 "Refused calls that were not written to the audit log",
                 &self.audit_dropped,
             ),
+            (
+                "slipway_memory_refusals",
+                "Creates and wakes that were refused for lack of memory",
+                &self.memory_refusals,
+            ),
         ] {
             registry.register(name, help, counter.clone());
         }
@@ -86,6 +99,13 @@ impl ApiMetrics {
             ("slipway_disk_free_bytes", "Free space for sandboxes on the data disk", &self.disk_free_bytes),
             ("slipway_disk_floor_bytes", "Below this creates and wakes are refused", &self.disk_floor_bytes),
             ("slipway_disk_full", "1 when the disk is low, 2 when it is full", &self.disk_full),
+            ("slipway_memory_available_bytes", "Memory left for sandboxes", &self.memory_available_bytes),
+            (
+                "slipway_memory_reserve_bytes",
+                "Below this creates and wakes are refused",
+                &self.memory_reserve_bytes,
+            ),
+            ("slipway_memory_level", "1 when memory is tight, 2 when it is critical", &self.memory_level),
             (
                 "slipway_memory_allocated_bytes",
                 "Memory that hostd uses; resident memory beyond it is free and kept for a moment",
@@ -106,6 +126,16 @@ impl ApiMetrics {
         self.requests.get_or_create(&labels).inc();
         let labels = [("method", method), ("route", route)];
         self.request_duration.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// Sets the gauges of memory, and the counter of refusals, which is kept elsewhere.
+    pub fn refresh_memory(&self, memory: &HostMemory) {
+        let state = memory.state();
+        set(&self.memory_available_bytes, state.available_bytes);
+        set(&self.memory_reserve_bytes, state.reserve_bytes);
+        set(&self.memory_level, state.level as u64);
+        let missing = memory.refusals().saturating_sub(self.memory_refusals.get());
+        self.memory_refusals.inc_by(missing);
     }
 
     /// Sets the gauges that are read when they are asked for.

@@ -10,6 +10,8 @@
 //! **Invariant:** no handler decides who may call it, reads a body by itself or builds an HTTP error. Calls that
 //! change something run in a task of their own, so that a caller that disconnects leaves nothing half done.
 
+mod access_lease;
+mod access_routes;
 mod activity;
 mod agent_versions;
 mod agents;
@@ -18,6 +20,7 @@ mod audit_writer;
 mod authenticate;
 mod budgets;
 mod call;
+mod capacity;
 mod connection_permits;
 mod dispatch;
 mod drivers;
@@ -47,6 +50,7 @@ mod permissions;
 mod port_tunnels;
 mod preview_links;
 mod query;
+mod quotas;
 mod rebinding_guard;
 mod relay;
 mod request_body;
@@ -54,8 +58,10 @@ mod route;
 mod route_params;
 mod routes;
 mod sandboxes;
+mod secrets;
 mod serve;
 mod services;
+mod shares;
 mod sse_writer;
 mod state;
 mod stream_limits;
@@ -68,6 +74,7 @@ mod terminal_socket;
 mod terminals;
 #[cfg(test)]
 mod tests;
+mod tls_warnings;
 mod tokens;
 mod tunnel_socket;
 mod views;

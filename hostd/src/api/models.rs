@@ -20,7 +20,7 @@ pub async fn list(call: Call) -> CallResult {
 pub async fn put(call: Call) -> CallResult {
     let mut spec: ProviderSpec = call.json()?;
     let (api, name) = (&call.api, call.param("provider")?);
-    let draft = api.models.draft(name, &spec)?;
+    let draft = api.models.draft(name, &spec).await?;
     let unverified = match draft.filter(|_| spec.verify != Some(false)) {
         Some(draft) => verify_provider(&api.gateway, &draft, &mut spec).await?,
         None => None,
@@ -85,7 +85,8 @@ fn view(known: &ConfiguredProvider) -> ProviderView {
         name: record.name.clone(),
         dialect: record.dialect,
         base_url: record.base_url.clone(),
-        has_key: record.sealed.is_some(),
+        has_key: known.has_key(),
+        key_from: record.key_from.clone(),
         tenant: record.tenant.clone(),
         models: record.models.clone(),
         default: record.default.clone(),

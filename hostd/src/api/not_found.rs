@@ -29,8 +29,11 @@ fn kind(pattern: &str, parameter: &str) -> Option<MissingKind> {
         "file_link" => MissingKind::FileLink,
         "token" => MissingKind::Token,
         "provider" => MissingKind::ModelProvider,
+        "tenant" | "principal" if pattern.starts_with("/v1/quotas/") => MissingKind::Quota,
+        "principal" => MissingKind::Share,
         "tenant" => MissingKind::Budget,
         "name" if pattern.starts_with("/v1/images/") => MissingKind::Image,
+        "name" if pattern.starts_with("/v1/secrets/") => MissingKind::Secret,
         "name" if pattern.starts_with("/v1/egress-profiles/") => MissingKind::EgressProfile,
         _ => return None,
     })
@@ -64,8 +67,12 @@ mod tests {
         no model provider `a-provider`
         no open permission `a-permission` of task `a-task` in sandbox `a-id`
         no preview link `a-link` in sandbox `a-id`
+        no quota of `a-principal` (or this token may not read it)
+        no quota of `a-tenant` (or this token may not read it)
         no sandbox `a-id` (or it belongs to another tenant)
+        no secret `a-name`
         no service `a-service` in sandbox `a-id`
+        no share with `a-principal` in sandbox `a-id`
         no signed URL `a-file_link` in sandbox `a-id`
         no task `a-task` in sandbox `a-id`
         no token `a-token` (or it belongs to another tenant)

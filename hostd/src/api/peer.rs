@@ -8,11 +8,11 @@ pub enum Peer {
     Tcp {
         from: SocketAddr,
         local: SocketAddr,
+        /// Whether the connection speaks TLS.
+        encrypted: bool,
     },
     /// On the Unix socket; the kernel reports the uid.
-    Unix {
-        uid: u32,
-    },
+    Unix { uid: u32 },
 }
 
 impl Peer {

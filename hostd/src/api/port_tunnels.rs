@@ -32,7 +32,8 @@ pub async fn open(mut call: Call) -> CallResult {
     };
     // From here on the traffic of the tunnel keeps the sandbox awake, and silence does not.
     drop(control);
-    let tunnel = Tunnel { activity, waker: call.api.fleet.clone(), closing: call.api.closing.clone() };
+    let (waker, closing) = (call.api.fleet.clone(), call.api.closing.clone());
+    let tunnel = Tunnel { activity, waker, lease: call.lease.clone(), closing };
     call.api.work.spawn(async move {
         let _held = (permit, active);
         if let Ok(outside) = upgrade.await {

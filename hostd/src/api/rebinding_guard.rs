@@ -11,20 +11,31 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Checks that the Host is served here and the Origin is the API's own.
 pub fn check(peer: Peer, headers: &HeaderMap, uri: &Uri, names: &[String]) -> Result<(), CallError> {
-    let Peer::Tcp { local, .. } = peer else {
+    let Peer::Tcp { local, encrypted, .. } = peer else {
         // Browsers do not connect to Unix sockets.
         return Ok(());
     };
-    let host = single_header(headers, &HOST)?.or_else(|| uri.authority().map(|authority| authority.as_str()));
-    let host = host.ok_or_else(|| forbidden("the request has no Host"))?;
+    let host = requested_host(headers, uri)?;
     if !is_served_name(host, local, names) {
         return Err(forbidden("this Host is not served here; add it to api_hosts"));
     }
     let origin = single_header(headers, &ORIGIN)?;
-    if origin.is_some_and(|origin| !is_same_origin(origin, host, names)) {
+    if origin.is_some_and(|origin| !is_same_origin(origin, host, encrypted, names)) {
         return Err(forbidden("cross-origin requests are refused; this Origin is not the API's own"));
     }
     Ok(())
+}
+
+/// The host of a request: the Host of HTTP/1.1, the `:authority` of HTTP/2. A request with both must not say two things.
+fn requested_host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Result<&'a str, CallError> {
+    let authority = uri.authority().map(|authority| authority.as_str());
+    match (single_header(headers, &HOST)?, authority) {
+        (Some(host), Some(authority)) if !host.eq_ignore_ascii_case(authority) => {
+            Err(forbidden("Host and the authority of the request differ"))
+        }
+        (Some(host), _) | (None, Some(host)) => Ok(host),
+        (None, None) => Err(forbidden("the request has no Host")),
+    }
 }
 
 fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, CallError> {
@@ -49,10 +60,11 @@ fn is_served_name(authority: &str, local: SocketAddr, names: &[String]) -> bool 
 }
 
 /// The origin that the request goes to (an app on another port of localhost is another origin), or a
-/// configured name.
-fn is_same_origin(origin: &str, host: &str, names: &[String]) -> bool {
-    let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    rest.is_some_and(|authority| {
+/// configured name. On a connection with TLS only `https`: anyone on the network can answer for `http`. On one without,
+/// both: a proxy may add TLS.
+fn is_same_origin(origin: &str, host: &str, encrypted: bool, names: &[String]) -> bool {
+    let clear_text = || if encrypted { None } else { origin.strip_prefix("http://") };
+    origin.strip_prefix("https://").or_else(clear_text).is_some_and(|authority| {
         authority.eq_ignore_ascii_case(host)
             || names.iter().any(|known| known.eq_ignore_ascii_case(without_port(authority)))
     })
@@ -74,10 +86,18 @@ fn forbidden(message: &str) -> CallError {
 mod tests {
     use super::*;
 
+    fn peer(encrypted: bool) -> Peer {
+        let (from, local) = ("10.0.0.9:4444".parse().unwrap(), "10.0.0.7:9090".parse().unwrap());
+        Peer::Tcp { from, local, encrypted }
+    }
+
     #[track_caller]
     fn allowed(host: &str, origin: Option<&str>, expected: bool) {
-        let local = "10.0.0.7:9090".parse().unwrap();
-        let peer = Peer::Tcp { from: "10.0.0.9:4444".parse().unwrap(), local };
+        allowed_by(peer(false), host, origin, expected);
+    }
+
+    #[track_caller]
+    fn allowed_by(peer: Peer, host: &str, origin: Option<&str>, expected: bool) {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, host.parse().unwrap());
         if let Some(origin) = origin {
@@ -133,9 +153,46 @@ mod tests {
     }
 
     #[test]
+    fn with_tls_only_https_origins_are_the_apis_own() {
+        for (origin, expected) in [
+            ("https://localhost:9090", true),
+            ("https://slipway.example", true),
+            ("https://slipway.example:8443", true),
+            ("http://localhost:9090", false),
+            ("http://slipway.example", false),
+            ("https://localhost", false),
+        ] {
+            allowed_by(peer(true), "localhost:9090", Some(origin), expected);
+        }
+        // Behind a proxy that adds TLS.
+        allowed("slipway.example", Some("https://slipway.example"), true);
+    }
+
+    #[test]
+    fn the_authority_of_http2_is_checked_like_a_host() {
+        for (authority, host, expected) in [
+            ("localhost:9090", None, true),
+            ("LocalHost:9090", Some("localhost:9090"), true),
+            ("[::1]:9090", None, true),
+            ("evil.example", None, false),
+            ("evil.example", Some("localhost"), false),
+            ("localhost", Some("evil.example"), false),
+            ("user@localhost", None, false),
+        ] {
+            let uri: Uri = format!("https://{authority}/v1/host").parse().unwrap();
+            let mut headers = HeaderMap::new();
+            if let Some(host) = host {
+                headers.insert(HOST, host.parse().unwrap());
+            }
+            let found = check(peer(true), &headers, &uri, &[]).is_ok();
+            assert_eq!(found, expected, "{authority} {host:?}");
+        }
+    }
+
+    #[test]
     fn a_request_with_no_host_or_two_is_refused() {
         let local = "127.0.0.1:1".parse().unwrap();
-        let peer = Peer::Tcp { from: local, local };
+        let peer = Peer::Tcp { from: local, local, encrypted: false };
         let mut headers = HeaderMap::new();
         assert!(check(peer, &headers, &Uri::from_static("/"), &[]).is_err());
         headers.append(HOST, "localhost".parse().unwrap());

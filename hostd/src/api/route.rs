@@ -7,7 +7,7 @@ use super::{
     openapi::route_doc::{ResponseDoc, RouteDoc, page_of, schema_of},
     param::Param,
 };
-use hostd_core::{Access, Identity};
+use hostd_core::{Access, Identity, SandboxAccess};
 use hyper::Method;
 use protocol::api::TokenScope;
 use std::{pin::Pin, sync::Arc};
@@ -23,6 +23,8 @@ pub enum RequiredAccess {
     Anonymous,
     Read,
     Write,
+    /// Write, and a sandbox of the caller's own: a share does not include it.
+    Own,
     /// An admin of the tenant.
     Admin,
     /// The operator of the host.
@@ -36,11 +38,22 @@ impl RequiredAccess {
         match self {
             Self::Anonymous => true,
             Self::Read => caller.allows(Access::Read),
-            Self::Write => caller.allows(Access::Write),
+            Self::Write | Self::Own => caller.allows(Access::Write),
             Self::Admin => caller.operator || caller.scope == TokenScope::Admin,
             Self::Operator => caller.operator,
             // Checked when the caller is authenticated: the identity is that of the URL.
             Self::Signature => true,
+        }
+    }
+
+    /// The access to the sandbox that the request names.
+    pub fn on_sandbox(self) -> SandboxAccess {
+        match self {
+            Self::Write => SandboxAccess::Run,
+            Self::Own => SandboxAccess::Own,
+            Self::Anonymous | Self::Read | Self::Admin | Self::Operator | Self::Signature => {
+                SandboxAccess::Read
+            }
         }
     }
 
@@ -49,6 +62,7 @@ impl RequiredAccess {
             Self::Anonymous => "no token",
             Self::Read => "any token",
             Self::Write => "a token of scope run or admin",
+            Self::Own => "a token of scope run or admin, of the owner or an admin of the tenant",
             Self::Admin => "a token of scope admin",
             Self::Operator => "the operator of this host",
             Self::Signature => "a signed URL",
@@ -130,7 +144,7 @@ impl Route {
     /// Whether the call is audited even when it succeeds, and finishes when its caller disconnects. Standard
     /// input is not audited: its exec was, and every keystroke is a call.
     pub fn mutates(&self) -> bool {
-        (self.method != Method::GET || self.required == RequiredAccess::Write)
+        (self.method != Method::GET || matches!(self.required, RequiredAccess::Write | RequiredAccess::Own))
             && self.body != RequestBody::Stream
     }
 

@@ -14,6 +14,7 @@ const AFTER: &str = "Continue after this: `next` of the previous page";
 /// Pages by id, name or number.
 pub const PAGE: &[Param] = &[param("after", AFTER, ParamKind::PageId), LIMIT];
 pub const PAGE_BY_NAME: &[Param] = &[param("after", AFTER, ParamKind::Name), LIMIT];
+pub const PAGE_BY_SECRET: &[Param] = &[param("after", AFTER, ParamKind::Text { most_chars: 256 }), LIMIT];
 pub const PAGE_BY_NUMBER: &[Param] = &[param("after", AFTER, ParamKind::POSITION), LIMIT];
 pub const PAGE_BY_ATTEMPT: &[Param] =
     &[param("after", AFTER, ParamKind::Number { least: 0, most: u32::MAX as u64 }), LIMIT];
@@ -40,7 +41,15 @@ pub const WAIT_FOR_EXEC: &[Param] = &[param(
 )];
 pub const WAKE: &[Param] =
     &[param("wake", "false or 0: do not wake a sleeping sandbox, respond with not_running", ParamKind::Flag)];
+pub const APPLY: &[Param] =
+    &[param("apply", "true or 1: remove what is listed; otherwise nothing is touched", ParamKind::Flag)];
 pub const FOLLOW: &[Param] = &[param("follow", "true or 1: follow new output", ParamKind::Flag)];
+pub const REPLACE: &[Param] = &[param(
+    "replace",
+    "Take the name from the living sandbox that has it, which is destroyed; `workspace` is about its files",
+    ParamKind::Flag,
+)];
+
 pub const WORKSPACE: &[Param] =
     &[param("workspace", "Whether the files are kept", ParamKind::OneOf(&["keep", "remove"]))];
 
@@ -102,6 +111,11 @@ pub const SANDBOXES: &[Param] = &[
     param("project", "Only sandboxes of this project", ParamKind::Label),
     param("all", "true or 1: include destroyed sandboxes", ParamKind::Flag),
     param(
+        "shared",
+        "true or 1: only sandboxes that colleagues share with the caller; false or 0: none of them; by default both",
+        ParamKind::Flag,
+    ),
+    param(
         "listening",
         "true or 1: include listening ports, where they are known within a second",
         ParamKind::Flag,
@@ -109,5 +123,10 @@ pub const SANDBOXES: &[Param] = &[
 ];
 pub const AGENTS_OF: &[Param] =
     &[param("sandbox", "Check this sandbox, and query the versions of its agents", ParamKind::Id)];
+pub const SECRETS: &[Param] = &[param(
+    "tenant",
+    "The tenant of the secrets; by default that of the caller, and for the operator, in a list, all",
+    ParamKind::Label,
+)];
 pub const TENANT: &[Param] =
     &[param("tenant", "The provider of this tenant; by default the one of all tenants", ParamKind::Label)];

@@ -1,16 +1,16 @@
 //! The table: every route of the API with its required access, request and responses.
 
 use super::{
-    activity, agents, audit, budgets, drivers, egress, ensure, events, execs, files, host, images, inspect,
-    lifecycle, models, older, permissions, port_tunnels, preview_links,
+    access_routes, activity, agents, audit, budgets, capacity, drivers, egress, ensure, events, execs, files,
+    host, images, inspect, lifecycle, models, older, permissions, port_tunnels, preview_links, quotas,
     route::{
-        RequiredAccess::{Admin, Anonymous, Operator, Read, Write},
+        RequiredAccess::{Admin, Anonymous, Operator, Own, Read, Write},
         Route,
     },
     route_params::{
-        AGENTS_OF, EVENTS, EVENTS_OF, FOLLOW, LAST_EVENT_ID, PAGE, PAGE_BY_ATTEMPT, PAGE_BY_NAME,
-        PAGE_BY_NUMBER, PATH_OF_CHANGE, READ, SANDBOXES, STDIN, TENANT, TERMINAL, WAIT, WAIT_FOR_EXEC, WAKE,
-        WORKSPACE,
+        AGENTS_OF, APPLY, EVENTS, EVENTS_OF, FOLLOW, LAST_EVENT_ID, PAGE, PAGE_BY_ATTEMPT, PAGE_BY_NAME,
+        PAGE_BY_NUMBER, PATH_OF_CHANGE, READ, REPLACE, SANDBOXES, STDIN, TENANT, TERMINAL, WAIT,
+        WAIT_FOR_EXEC, WAKE, WORKSPACE,
     },
     sandboxes, services, task_changes, tasks, terminals, tokens, warm_agents,
 };
@@ -20,10 +20,10 @@ use protocol::{
     api::{
         ActivityView, AgentView, AttemptView, BudgetSpec, BudgetView, DriverView, EgressProfile,
         EgressProfileView, EgressRules, EgressView, EnsureAnswer, EventView, ExecAnswer, ExecCreate,
-        HostView, Image, ModelView, PortView, PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView,
-        ProviderSpec, ProviderView, SandboxSpec, SandboxView, StaleList, StatsView, TaskAnswer,
-        TaskChangesView, TaskCreate, TaskEventView, TokenCreate, TokenCreated, TokenView, TtlChange,
-        WarmAnswer, WarmCreate,
+        HostView, Image, LimitsChange, ModelView, PortView, PreviewLinkCreate, PreviewLinkCreated,
+        PreviewLinkView, ProviderSpec, ProviderView, ReapReport, SandboxCost, SandboxSpec, SandboxView,
+        StaleList, StatsView, TaskAnswer, TaskChangesView, TaskCreate, TaskEventView, TokenCreate,
+        TokenCreated, TokenView, TtlChange, WarmAnswer, WarmCreate,
     },
 };
 
@@ -40,7 +40,9 @@ pub fn all() -> Vec<Route> {
         preview_link(),
         egress_rules(),
         tenant(),
+        access_routes::all(),
         model(),
+        quotas::routes(),
         operator(),
         older::all(),
     ]
@@ -74,6 +76,8 @@ fn sandbox() -> Vec<Route> {
         Route::new(Method::POST, "/v1/sandboxes", Write, sandboxes::create)
             .operation("createSandbox", "Create a sandbox, and wait until it runs")
             .query(WAIT)
+            .query(REPLACE)
+            .query(WORKSPACE)
             .json_body::<SandboxSpec>()
             .idempotent_by_key()
             .returns::<SandboxView>(201),
@@ -95,11 +99,11 @@ fn sandbox() -> Vec<Route> {
         Route::new(Method::GET, "/v1/sandboxes/{id}", Read, sandboxes::get)
             .operation("getSandbox", "Get a sandbox, destroyed or not")
             .returns::<SandboxView>(200),
-        Route::new(Method::PATCH, "/v1/sandboxes/{id}", Write, sandboxes::patch)
+        Route::new(Method::PATCH, "/v1/sandboxes/{id}", Own, sandboxes::patch)
             .operation("updateSandbox", "Change the name or metadata of a sandbox")
             .json_body::<sandboxes::SandboxChange>()
             .returns::<SandboxView>(200),
-        Route::new(Method::DELETE, "/v1/sandboxes/{id}", Write, sandboxes::delete)
+        Route::new(Method::DELETE, "/v1/sandboxes/{id}", Own, sandboxes::delete)
             .operation("deleteSandbox", "Destroy a sandbox and, unless `workspace=keep`, its files")
             .query(WAIT)
             .query(WORKSPACE)
@@ -116,16 +120,20 @@ fn lifecycle_verbs() -> Vec<Route> {
         settles(Route::new(Method::POST, "/v1/sandboxes/{id}/pause", Write, lifecycle::pause).operation("pauseSandbox", "Freeze a sandbox")),
         settles(Route::new(Method::POST, "/v1/sandboxes/{id}/resume", Write, lifecycle::resume).operation("resumeSandbox", "Thaw a sandbox")),
         settles(
-            Route::new(Method::POST, "/v1/sandboxes/{id}/recreate", Write, lifecycle::recreate)
+            Route::new(Method::POST, "/v1/sandboxes/{id}/recreate", Own, lifecycle::recreate)
                 .operation("recreateSandbox", "Stop a sandbox and launch it again from its spec; its files are kept unless `workspace=remove`")
                 .query(WORKSPACE),
         ),
         Route::new(Method::POST, "/v1/sandboxes/{id}/keepalive", Write, lifecycle::keepalive)
             .operation("keepSandboxAlive", "Count as activity, so that the sandbox sleeps later")
             .returns::<SandboxView>(200),
-        Route::new(Method::PATCH, "/v1/sandboxes/{id}/ttl", Write, lifecycle::ttl)
+        Route::new(Method::PATCH, "/v1/sandboxes/{id}/ttl", Own, lifecycle::ttl)
             .operation("setSandboxTtl", "Set the remaining lifetime of a sandbox")
             .json_body::<TtlChange>()
+            .returns::<SandboxView>(200),
+        Route::new(Method::PATCH, "/v1/sandboxes/{id}/limits", Own, lifecycle::limits)
+            .operation("setSandboxLimits", "Change memory, CPU and process limits of a sandbox; in force at once where it runs")
+            .json_body::<LimitsChange>()
             .returns::<SandboxView>(200),
     ]
 }
@@ -319,7 +327,7 @@ fn service() -> Vec<Route> {
 
 fn preview_link() -> Vec<Route> {
     vec![
-        Route::new(Method::POST, "/v1/sandboxes/{id}/preview-links", Write, preview_links::create)
+        Route::new(Method::POST, "/v1/sandboxes/{id}/preview-links", Own, preview_links::create)
             .operation(
                 "createPreviewLink",
                 "Create a link to a private preview; the only response that contains its pass",
@@ -334,7 +342,7 @@ fn preview_link() -> Vec<Route> {
             )
             .query(PAGE)
             .returns_page::<PreviewLinkView>(200),
-        Route::new(Method::DELETE, "/v1/sandboxes/{id}/preview-links/{link}", Write, preview_links::revoke)
+        Route::new(Method::DELETE, "/v1/sandboxes/{id}/preview-links/{link}", Own, preview_links::revoke)
             .operation("revokePreviewLink", "Revoke a link and the cookies issued for it, at once")
             .returns_media(204, ""),
     ]
@@ -345,7 +353,7 @@ fn egress_rules() -> Vec<Route> {
         Route::new(Method::GET, "/v1/sandboxes/{id}/egress", Read, egress::get)
             .operation("getEgress", "Get the egress rules of a sandbox, and how much traffic it used")
             .returns::<EgressView>(200),
-        Route::new(Method::PUT, "/v1/sandboxes/{id}/egress", Write, egress::put)
+        Route::new(Method::PUT, "/v1/sandboxes/{id}/egress", Own, egress::put)
             .operation("replaceEgress", "Replace the egress rules of a sandbox; open connections that are now denied end")
             .json_body::<EgressRules>()
             .returns::<EgressView>(200),
@@ -441,6 +449,14 @@ fn operator() -> Vec<Route> {
         Route::new(Method::GET, "/v1/host", Operator, host::host)
             .operation("getHost", "Version, drivers and resources of this host")
             .returns::<HostView>(200),
+        Route::new(Method::GET, "/v1/host/sandboxes", Operator, capacity::sandboxes)
+            .operation("listSandboxCosts", "What each sandbox costs this host, the largest use of memory first")
+            .query(PAGE_BY_NUMBER)
+            .returns_page::<SandboxCost>(200),
+        Route::new(Method::POST, "/v1/host/reap", Operator, capacity::reap)
+            .operation("reapHost", "List what destroyed sandboxes left; with `apply`, remove it. What fails verification is never touched")
+            .query(APPLY)
+            .returns::<ReapReport>(200),
         Route::new(Method::GET, "/v1/host/stale", Operator, drivers::stale)
             .operation(
                 "listStaleResources",

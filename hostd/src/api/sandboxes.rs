@@ -10,10 +10,12 @@ use super::{
 };
 use crate::reconcile::{FleetError, SandboxCommand};
 use axum::response::Response;
-use hostd_core::{Identity, State, blueprint, check_metadata, check_name};
-use hostd_store::{NewSandbox, SandboxFilter, SandboxRecord, SandboxUpdate, Secret, StoreError};
+use hostd_core::{Identity, State, blueprint, check_metadata, check_name, generated_name};
+use hostd_store::{
+    NewSandbox, SandboxFilter, SandboxRecord, SandboxUpdate, Secret, SharedFilter, StoreError,
+};
 use hyper::{StatusCode, header::LOCATION};
-use protocol::api::{Label, Owner, SandboxId, SandboxSpec, SandboxStatus};
+use protocol::api::{ApiError, ApiErrorCode, Label, Owner, SandboxId, SandboxSpec, SandboxStatus};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -29,7 +31,19 @@ pub async fn create(call: Call) -> CallResult {
     };
     let new = new_sandbox(&call, &call.json()?, id)?;
     let wait_ms = call.query.wait_ms()?;
-    let record = match call.api.fleet.create(new).await {
+    let keep_workspace = call.query.keeps_workspace(false)?;
+    let replaces = call.query.flag("replace", false)?;
+    if !replaces && call.query.text("workspace").is_some() {
+        return Err(CallError::invalid(
+            "workspace",
+            "belongs to `replace`: it is about the files of the other",
+        ));
+    }
+    let made = match replaces {
+        true => call.api.fleet.replace(new, keep_workspace).await,
+        false => call.api.fleet.create(new).await,
+    };
+    let record = match made {
         // Created by the same call before hostd crashed.
         Err(FleetError::Store(StoreError::Exists)) if call.claimed_ms.is_some() => {
             call.api.fleet.record(&id).await?
@@ -37,6 +51,11 @@ pub async fn create(call: Call) -> CallResult {
         made => made?,
     };
     let record = wait_settled(&call, record, wait_ms).await?.0;
+    if let Some(successor) = record.replaced_by {
+        let message = format!("sandbox {successor} replaced it meanwhile");
+        let error = ApiError::new(ApiErrorCode::Gone, message);
+        return Err(error.with(|detail| detail.existing = Some(successor)).into());
+    }
     let mut response = view(&call, &record, StatusCode::CREATED);
     if let Ok(location) = format!("/v1/sandboxes/{}", record.id).parse() {
         response.headers_mut().insert(LOCATION, location);
@@ -72,7 +91,7 @@ pub fn new_sandbox(call: &Call, spec: &SandboxSpec, id: SandboxId) -> Result<New
     let now_ms = call.api.now_ms();
     Ok(NewSandbox {
         id,
-        name: spec.name.clone().unwrap_or_else(|| format!("sandbox-{}", &id.as_str()[18..])),
+        name: spec.name.clone().unwrap_or_else(|| generated_name(&id)),
         owner: owner(&call.caller, spec)?,
         scope: spec.scope.clone(),
         metadata: spec.metadata.clone(),
@@ -117,7 +136,7 @@ pub async fn wait_settled(
 }
 
 pub fn view(call: &Call, record: &SandboxRecord, status: StatusCode) -> Response {
-    views::json(status, &views::sandbox(record, &call.api.settings.previews))
+    views::json(status, &call.view_of(record))
 }
 
 pub async fn list(call: Call) -> CallResult {
@@ -128,6 +147,7 @@ pub async fn list(call: Call) -> CallResult {
     let filter = SandboxFilter {
         tenant,
         principal,
+        shared: shared_filter(&call)?,
         project: call.query.text("project").map(parsed).transpose()?,
         include_destroyed: call.query.flag("all", false)? || status == Some(SandboxStatus::Destroyed),
         status,
@@ -138,13 +158,22 @@ pub async fn list(call: Call) -> CallResult {
     });
     let limit = call.query.limit()?;
     let records = call.api.store.sandboxes(filter, after.transpose()?, limit).await?;
-    let previews = &call.api.settings.previews;
-    let view = |record: &SandboxRecord| views::sandbox(record, previews);
-    let mut page = views::page(&records, limit, view, |record| record.id.to_string());
+    let mut page =
+        views::page(&records, limit, |record| call.view_of(record), |record| record.id.to_string());
     if call.query.flag("listening", false)? {
         listening_ports::add_to_views(&call.api, &mut page.items).await;
     }
     Ok(ok(&page))
+}
+
+/// Sandboxes that colleagues share with the caller are listed beside the caller's own, unless the query says otherwise.
+fn shared_filter(call: &Call) -> Result<SharedFilter, CallError> {
+    let Identity { tenant, principal, .. } = call.caller.clone();
+    Ok(match call.query.text("shared") {
+        None => SharedFilter::With,
+        Some(_) if call.query.flag("shared", false)? => SharedFilter::Only { tenant, principal },
+        Some(_) => SharedFilter::Without,
+    })
 }
 
 fn parse_status(text: &str) -> Result<SandboxStatus, CallError> {

@@ -132,7 +132,7 @@ impl SseSubscriber {
 
     fn push_batches<'a>(&mut self, batches: impl Iterator<Item = &'a EventBatch>) {
         for batch in batches {
-            if self.filter.admits(batch) {
+            if self.filter.admits(batch, self.store.shares()) {
                 let frames = batch.select(self.after, &self.filter.kinds);
                 if !frames.is_empty() {
                     self.pending.push_back(frames);

@@ -16,10 +16,10 @@ use hostd_drivers::Drivers;
 use hostd_edge::{EdgeMetrics, egress::Egress, preview_links::PreviewLinks};
 use hostd_metrics::Registry;
 use hostd_models::{Models, gateway::Gateway};
-use hostd_net::keyed_locks::KeyedLocks;
-use hostd_store::{Clock, Store, disk_space::DiskSpace};
-use std::{path::PathBuf, sync::Arc, time::Duration};
-use tokio::time::timeout;
+use hostd_net::{keyed_locks::KeyedLocks, tls::Tls};
+use hostd_store::{Clock, Secrets, Store, disk_space::DiskSpace};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use tokio::{sync::watch, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
@@ -38,6 +38,11 @@ pub struct Settings {
     pub auth: Auth,
     /// Host names under which the API is served, beside loopback and the address it is bound to.
     pub names: Vec<String>,
+    /// The address the API is bound to, and whether it speaks TLS there.
+    pub bind: SocketAddr,
+    pub encrypted: bool,
+    /// The certificates of all listeners.
+    pub certificates: Vec<Tls>,
     pub previews: Previews,
     pub instance: String,
     pub data_dir: PathBuf,
@@ -71,6 +76,7 @@ pub struct Api {
     pub(super) defaults: Defaults,
     pub(super) agents: Agents,
     pub(super) models: Models,
+    pub(super) secrets: Secrets,
     pub(super) gateway: Gateway,
     pub(super) egress: Egress,
     pub(super) disk: DiskSpace,
@@ -89,6 +95,8 @@ pub struct Api {
     pub(super) warm_agents: WarmAgents,
     pub(super) files: FilesBackend,
     pub(super) file_watches: FileWatches,
+    /// Counts revoked tokens, whose streams end.
+    pub(super) revocations: watch::Sender<u64>,
     /// Tasks that outlive their requests.
     pub(super) work: TaskTracker,
     /// Cancelled when hostd begins to shut down: streams end.
@@ -114,6 +122,7 @@ impl Api {
             edge_metrics: _,
             settings,
         } = parts;
+        let secrets = Secrets::new(store.clone(), &settings.data_dir);
         let audit = AuditWriter::start(store.clone(), clock, metrics.clone());
         let (key_locks, work) = (KeyedLocks::default(), TaskTracker::new());
         let (stream_limits, agent_versions, warm_agents) =
@@ -126,6 +135,7 @@ impl Api {
             defaults,
             agents,
             models,
+            secrets,
             gateway,
             egress,
             disk,
@@ -140,6 +150,7 @@ impl Api {
             warm_agents,
             files,
             file_watches,
+            revocations: watch::Sender::default(),
             work,
             closing,
         })

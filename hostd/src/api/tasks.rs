@@ -51,6 +51,7 @@ pub async fn create(call: Call) -> CallResult {
         sandbox: sandbox.id,
         id: id.clone(),
         agent: choice.name.to_owned(),
+        created_by: call.caller.principal.to_string(),
         prompt: request.prompt.clone(),
         request: Secret(request),
         request_hash: task_request::hash(&create),

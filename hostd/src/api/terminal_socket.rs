@@ -9,6 +9,7 @@
 //! dead one is found by its silence.
 
 use super::{
+    access_lease::LeaseEnd,
     limits,
     terminal_frames::TerminalFrames,
     websocket::{self, Goodbye, SocketSizes},
@@ -48,6 +49,8 @@ pub enum SocketEnd {
     OutputEnded,
     /// runtimed has no more output, and the exit of the exec is not known.
     ExitUnknown,
+    /// The caller lost its access to the sandbox.
+    AccessEnded(LeaseEnd),
     ShuttingDown,
 }
 
@@ -156,6 +159,7 @@ fn goodbye(ended: &SocketEnd) -> Goodbye<'_> {
         SocketEnd::ExitUnknown => {
             Close(CloseCode::Again, "the sandbox does not answer; attach again in a moment")
         }
+        SocketEnd::AccessEnded(end) => Close(CloseCode::Policy, end.reason()),
         SocketEnd::ShuttingDown => Close(CloseCode::Away, "hostd is shutting down; attach again in a moment"),
     }
 }

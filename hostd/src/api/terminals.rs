@@ -3,6 +3,7 @@
 
 use super::{
     Api,
+    access_lease::AccessLease,
     call::Call,
     connection_permits::ConnectionPermit,
     error::CallResult,
@@ -41,7 +42,8 @@ pub async fn attach(mut call: Call) -> CallResult {
     let path = format!("{}{query}", relay::runtimed_path(&["terminals", id.as_str()]));
     let inside = control.upgrade(&path, PROTOCOL, relay::CONTROL_TIMEOUT).await?;
     // Holding the control client keeps the sandbox awake while a viewer is attached.
-    let terminal = Terminal { api: call.api.clone(), control, sandbox: sandbox.id, id };
+    let (api, lease) = (call.api.clone(), call.lease.clone());
+    let terminal = Terminal { api, lease, control, sandbox: sandbox.id, id };
     call.api.work.spawn(async move {
         let _held = (permit, active);
         if let Ok(outside) = upgrade.await {
@@ -53,6 +55,7 @@ pub async fn attach(mut call: Call) -> CallResult {
 
 struct Terminal {
     api: Arc<Api>,
+    lease: Arc<AccessLease>,
     control: Control,
     sandbox: SandboxId,
     id: ExecId,
@@ -67,6 +70,7 @@ impl Terminal {
             // is finished before the next.
             ended = terminal_socket::send_frames(TerminalFrames::new(from_inside), &mut to_viewer) => ended,
             ended = self.relay_input(&mut from_viewer, to_inside) => ended,
+            end = self.lease.ended() => SocketEnd::AccessEnded(end),
             () = self.api.closing.cancelled() => SocketEnd::ShuttingDown,
         };
         if ended == SocketEnd::OutputEnded {

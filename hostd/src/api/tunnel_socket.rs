@@ -9,6 +9,7 @@
 //! the app, an app that does not read holds up the client, and neither holds up the other direction.
 
 use super::{
+    access_lease::{AccessLease, LeaseEnd},
     limits,
     websocket::{self, Goodbye, SocketSizes},
 };
@@ -19,7 +20,7 @@ use hostd_edge::{AppActivity, Waker, limits::HALF_CLOSED_MAX};
 use hostd_net::backpressure::{CHUNK_BYTES, read_chunk};
 use hyper_util::rt::TokioIo;
 use protocol::api::TUNNEL_MESSAGE_MAX_BYTES;
-use std::{future::pending, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, split},
     sync::watch,
@@ -38,6 +39,7 @@ const SIZES: SocketSizes = SocketSizes {
 pub struct Tunnel<W: Waker> {
     pub activity: AppActivity,
     pub waker: W,
+    pub lease: Arc<AccessLease>,
     pub closing: CancellationToken,
 }
 
@@ -55,6 +57,8 @@ enum TunnelEnd {
     ProtocolError,
     /// The client sent text, or bytes after its end.
     InvalidMessage,
+    /// The caller lost its access to the sandbox.
+    AccessEnded(LeaseEnd),
     ShuttingDown,
 }
 
@@ -79,6 +83,7 @@ where
         end = inward(&tunnel, &mut from_client, to_app, &ended) => end,
         end = outward(&tunnel, from_app, &mut to_client, &ended) => end,
         () = finished(watcher) => TunnelEnd::Finished,
+        end = tunnel.lease.ended() => TunnelEnd::AccessEnded(end),
         () = tunnel.closing.cancelled() => TunnelEnd::ShuttingDown,
     };
     // The sandbox may sleep while the client says goodbye.
@@ -192,6 +197,7 @@ fn goodbye(end: TunnelEnd) -> Goodbye<'static> {
         TunnelEnd::InvalidMessage => {
             Close(CloseCode::Unsupported, "only binary messages, and none after an empty one")
         }
+        TunnelEnd::AccessEnded(end) => Close(CloseCode::Policy, end.reason()),
         TunnelEnd::ShuttingDown => {
             Close(CloseCode::Away, "hostd is shutting down; connect again in a moment")
         }

@@ -53,7 +53,10 @@ pub fn sandbox(record: &SandboxRecord, previews: &Previews) -> SandboxView {
         id: record.id,
         name: record.name.clone(),
         owner: record.owner.clone(),
+        // Depends on the caller.
+        shared: None,
         scope: record.scope.clone(),
+        replaced_by: record.replaced_by,
         status: record.state.status,
         phase: record.state.operation.as_ref().map(|operation| operation.phase),
         problem: out_of_reach(record).or_else(|| record.state.problem.clone()),
@@ -110,6 +113,7 @@ pub fn task(record: &TaskRecord) -> TaskAnswer {
         phase: record.phase,
         failure_reason: record.failure_reason,
         agent: record.agent.clone(),
+        created_by: record.created_by.clone(),
         prompt: record.prompt.clone(),
         recovered: record.is_recovered(),
         events_url: format!("/v1/sandboxes/{}/tasks/{}/events", record.sandbox, record.id),

@@ -10,14 +10,17 @@ use crate::{
     reconcile::{Fleet, FleetParts, Timing},
 };
 use hostd_core::{Defaults, FileLinkSigner, PassSigner, Previews, limits};
-use hostd_drivers::Drivers;
+use hostd_drivers::{
+    Drivers,
+    host_memory::{HostMemory, MemorySettings},
+};
 use hostd_edge::{
     Edge, PreviewTargets,
     egress::{Egress, EgressParts, Profiles},
     preview_links::PreviewLinks,
 };
 use hostd_models::{Models, gateway::Gateway};
-use hostd_net::outbound::OutboundConnector;
+use hostd_net::{outbound::OutboundConnector, tls::Tls};
 use hostd_store::{
     Clock, OpenError, Store,
     disk_space::DiskSpace,
@@ -33,6 +36,7 @@ use tokio::net::TcpListener;
 
 pub struct Parts {
     pub disk: DiskSpace,
+    pub memory: HostMemory,
     pub clock: Clock,
     pub files: IdentityFiles,
     pub store: Store,
@@ -55,7 +59,11 @@ impl Parts {
         disk.ensure_free();
         let files =
             load_or_create(&config.data_dir).map_err(|error| failed("write its identity files", &error))?;
+        let memory = HostMemory::open(&config.data_dir, &files.instance, memory_settings(config));
         let store = open_store(&config.data_dir.join(DATABASE), &disk).await?;
+        let quotas = (config.tenant_quota.clone(), config.principal_quota.clone());
+        let written = store.set_default_quotas(quotas.0, quotas.1).await;
+        written.map_err(|error| failed("write the default quotas", &error))?;
         let agents = Agents::open(
             config.agents.clone(),
             config.agents_dir.as_deref(),
@@ -75,6 +83,7 @@ impl Parts {
         let (clock, defaults) = (Clock::new(), defaults(config, default));
         let parts = Self {
             disk,
+            memory,
             clock,
             files,
             store,
@@ -99,6 +108,7 @@ impl Parts {
             agents: self.agents.clone(),
             models: self.models.clone(),
             disk: self.disk.clone(),
+            memory: self.memory.clone(),
             targets,
             clock: self.clock,
         }
@@ -108,7 +118,13 @@ impl Parts {
         PreviewLinks::new(self.store.clone(), PassSigner::new(&self.files.key, self.previews.clone()))
     }
 
-    pub fn api(&self, config: &Config, fleet: Fleet, links: PreviewLinks, edge: &Edge) -> ApiParts {
+    pub fn api(
+        &self,
+        config: &Config,
+        certificates: Vec<Tls>,
+        (fleet, links): (Fleet, PreviewLinks),
+        edge: &Edge,
+    ) -> ApiParts {
         let settings = api::Settings {
             admin_hash: api::token_hash(&self.files.admin_token),
             auth: match config.auth {
@@ -116,6 +132,9 @@ impl Parts {
                 config::Auth::Off => api::Auth::Off,
             },
             names: config.api_hosts.clone(),
+            bind: config.api_bind,
+            encrypted: config.api_tls.is_some(),
+            certificates,
             previews: self.previews.clone(),
             instance: self.files.instance.clone(),
             data_dir: config.data_dir.clone(),
@@ -138,6 +157,15 @@ impl Parts {
             edge_metrics: edge.metrics().clone(),
             settings,
         }
+    }
+}
+
+fn memory_settings(config: &Config) -> MemorySettings {
+    let bytes = |mb: u64| mb.saturating_mul(1 << 20);
+    MemorySettings {
+        reserve_bytes: config.memory_reserve_mb.map(bytes),
+        admission_bytes: bytes(config.memory_admission_mb),
+        total_bytes: config.memory_total_mb.map(bytes),
     }
 }
 

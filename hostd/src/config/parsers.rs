@@ -5,9 +5,10 @@ use crate::agents::{AgentConfigError, AgentTable};
 use hostd_core::{
     BudgetBounds, Scheme,
     egress::{Destination, Exceptions},
-    unsupported_driver,
+    parse_quota, unsupported_driver,
 };
 use hostd_drivers::QuotaChoice;
+use protocol::api::Quota;
 use std::{net::SocketAddr, path::PathBuf};
 
 pub fn agents(given: &toml::Table, default: Option<&str>) -> Result<AgentTable, ConfigError> {
@@ -64,14 +65,21 @@ pub fn public(text: &str) -> Result<(Scheme, u16), ConfigError> {
     Ok((scheme, port.unwrap_or_else(|| scheme.port())))
 }
 
-pub fn tls(cert: Option<String>, key: Option<String>) -> Result<Option<(PathBuf, PathBuf)>, ConfigError> {
+/// Parses the files of `<listener>_tls_cert` and `<listener>_tls_key`: both or none.
+pub fn tls(
+    listener: &str,
+    cert: Option<String>,
+    key: Option<String>,
+) -> Result<Option<(PathBuf, PathBuf)>, ConfigError> {
+    let (cert_name, key_name) = (format!("{listener}_tls_cert"), format!("{listener}_tls_key"));
+    let missing = |name: &str, given: &str| {
+        Err(bad(&variable(name), format!("must be given with {}", variable(given))))
+    };
     match (cert, key) {
         (None, None) => Ok(None),
-        (Some(cert), Some(key)) => {
-            Ok(Some((absolute("preview_tls_cert", &cert)?, absolute("preview_tls_key", &key)?)))
-        }
-        (Some(_), None) => Err(bad("SLIPWAY_PREVIEW_TLS_KEY", "must be given with SLIPWAY_PREVIEW_TLS_CERT")),
-        (None, Some(_)) => Err(bad("SLIPWAY_PREVIEW_TLS_CERT", "must be given with SLIPWAY_PREVIEW_TLS_KEY")),
+        (Some(cert), Some(key)) => Ok(Some((absolute(&cert_name, &cert)?, absolute(&key_name, &key)?))),
+        (Some(_), None) => missing(&key_name, &cert_name),
+        (None, Some(_)) => missing(&cert_name, &key_name),
     }
 }
 
@@ -92,6 +100,12 @@ pub fn driver(text: &str) -> Result<DriverChoice, ConfigError> {
 pub fn quota(text: &str) -> Result<QuotaChoice, ConfigError> {
     let wrong = |()| bad("SLIPWAY_QUOTA", format!("must be auto, project, loop or measured, not {text:?}"));
     text.parse().map_err(wrong)
+}
+
+/// Parses the quota of tenants or principals without one of their own.
+pub fn owner_quota(key: &str, text: Option<String>) -> Result<Option<Quota>, ConfigError> {
+    let wrong = |why| bad(&variable(key), format!("must be as in sandboxes=20,running=5,memory=8g: {why}"));
+    text.map(|text| parse_quota(&text).map_err(wrong)).transpose()
 }
 
 /// Parses a path, also with the `unix://` of DOCKER_HOST.

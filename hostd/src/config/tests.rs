@@ -78,6 +78,21 @@ const WRONG: &[(Option<&str>, (&str, &str), &str)] = &[
     ),
     (
         None,
+        ("SLIPWAY_API_TLS_CERT", "/cert.pem"),
+        "SLIPWAY_API_TLS_KEY: must be given with SLIPWAY_API_TLS_CERT",
+    ),
+    (
+        None,
+        ("SLIPWAY_API_TLS_KEY", "/key.pem"),
+        "SLIPWAY_API_TLS_CERT: must be given with SLIPWAY_API_TLS_KEY",
+    ),
+    (
+        Some("api_tls_key = \"/key.pem\""),
+        ("SLIPWAY_API_TLS_CERT", "cert.pem"),
+        "SLIPWAY_API_TLS_CERT: must be an absolute path, not \"cert.pem\"",
+    ),
+    (
+        None,
         ("SLIPWAY_IMAGE_REGISTRIES", "a.example, 10.0.0.5:5000/app"),
         "SLIPWAY_IMAGE_REGISTRIES: must be hosts, with a port if it is written, as in 10.0.0.5:5000, not \"10.0.0.5:5000/app\"",
     ),

@@ -13,7 +13,8 @@
 
 use super::{
     FleetError, SandboxCommand, connections::Connections, fleet::Inner, idle::IdleCheck,
-    launch_progress::LaunchProgress, metrics::LaunchMeter, record_publisher::RecordPublisher,
+    launch_progress::LaunchProgress, limits_change::LimitsInForce, metrics::LaunchMeter,
+    record_publisher::RecordPublisher,
 };
 use hostd_core::{Desired, Goal, PlanDecision, PlanStep, Situation, Transition, drift, plan};
 use hostd_drivers::{Driver, control::Control};
@@ -69,6 +70,7 @@ pub(super) struct SandboxActor {
     /// The time of the launch under way.
     pub(super) launch_meter: Option<LaunchMeter>,
     pub(super) idle_check: Option<IdleCheck>,
+    pub(super) limits_in_force: LimitsInForce,
 }
 
 impl SandboxActor {
@@ -91,6 +93,10 @@ impl SandboxActor {
             launch_progress: None,
             launch_meter: None,
             idle_check: None,
+            limits_in_force: match start {
+                Start::Created => LimitsInForce::AsRecorded,
+                Start::Resumed => LimitsInForce::Unchecked,
+            },
         }
     }
 
@@ -115,6 +121,7 @@ impl SandboxActor {
                 self.back_off(&error).await;
             }
             let observed = self.inspect().await;
+            self.check_limits(&observed).await;
             let record = self.record();
             if record.state.status == SandboxStatus::Destroyed {
                 return;
@@ -135,7 +142,8 @@ impl SandboxActor {
     /// Performs a plan that was made for `goal`, up to the first step that fails or makes the rest void.
     async fn perform_plan(&mut self, steps: Vec<PlanStep>, goal: Goal) {
         for step in steps {
-            match self.perform(step).await {
+            // Boxed: a launch is large, and an actor at rest should be small.
+            match Box::pin(self.perform(step)).await {
                 Ok(ControlFlow::Continue(())) if self.record().state.goal != goal => return,
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => return,
@@ -200,6 +208,7 @@ impl SandboxActor {
     pub(super) fn publish(&mut self, record: SandboxRecord) -> Arc<SandboxRecord> {
         let record = Arc::new(record);
         self.publisher.put(record.clone());
+        self.account_memory(&record);
         record
     }
 

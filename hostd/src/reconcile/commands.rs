@@ -41,6 +41,7 @@ impl SandboxActor {
             }
             SandboxCommand::Start | SandboxCommand::Resume | SandboxCommand::Thaw => {
                 self.check_room_to_launch()?;
+                self.admit_launch()?;
                 self.set_goal(Goal::Running).await
             }
             SandboxCommand::Stop => self.set_goal(Goal::Stopped).await,
@@ -49,6 +50,11 @@ impl SandboxActor {
                 Err(FleetError::Store(StoreError::Full)) => self.destroy_on_full_disk(keep_workspace).await,
                 reply => reply,
             },
+            SandboxCommand::Evict(EvictionCause::MemoryPressure { available_bytes, reserve_bytes }) => {
+                self.evict_if_idle(available_bytes, reserve_bytes).await
+            }
+            SandboxCommand::Doze => self.doze_if_idle().await,
+            SandboxCommand::Resize(change) => self.resize(&change).await,
             SandboxCommand::Evict(cause) => {
                 let problem = match cause {
                     EvictionCause::Grew { grown_bytes } => {
@@ -57,6 +63,7 @@ impl SandboxActor {
                     EvictionCause::OverLimit { used_bytes, limit_bytes } => {
                         over_limit_problem(used_bytes, limit_bytes)
                     }
+                    EvictionCause::MemoryPressure { .. } => return Err(FleetError::InUse),
                 };
                 let deadline_ms = self.deadline_ms(Goal::Stopped);
                 self.transition(Transition::Evict { problem, deadline_ms }).await
@@ -65,6 +72,7 @@ impl SandboxActor {
                 if keep_workspace {
                     self.check_room_to_launch()?;
                 }
+                self.admit_launch()?;
                 let deadline_ms = self.deadline_ms(Goal::Stopped) + self.fleet.timing.up_ms;
                 self.transition(Transition::Renew { renewal: Renewal { keep_workspace }, deadline_ms }).await
             }

@@ -14,6 +14,7 @@ pub(super) fn problem_of(error: &DriverError) -> Problem {
         DriverError::ImageMissing { .. } => (ProblemCode::ImageMissing, &[] as _),
         DriverError::NameTaken { .. } => (ProblemCode::NameTaken, &[] as _),
         DriverError::DiskFull | DriverError::NoDiskRoom { .. } => (ProblemCode::DiskFull, &[] as _),
+        DriverError::MemoryInUse { .. } => (ProblemCode::Refused, &[] as _),
         DriverError::Failed { output, .. } => (ProblemCode::LaunchFailed, output.as_slice()),
         DriverError::TimedOut { .. } => (ProblemCode::DeadlinePassed, &[] as _),
         DriverError::Damaged { .. } => (ProblemCode::Damaged, &[] as _),
@@ -39,6 +40,7 @@ pub(super) fn outage_of(error: &DriverError) -> Option<Problem> {
         | DriverError::NameTaken { .. }
         | DriverError::DiskFull
         | DriverError::NoDiskRoom { .. }
+        | DriverError::MemoryInUse { .. }
         | DriverError::Failed { .. }
         | DriverError::TimedOut { .. }
         | DriverError::Damaged { .. }

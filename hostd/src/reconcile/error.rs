@@ -1,9 +1,9 @@
 //! Errors of commands to a sandbox.
 
-use hostd_core::TransitionRefused;
+use hostd_core::{QuotaExceeded, TransitionRefused};
 use hostd_drivers::{DriverError, control::ControlError};
 use hostd_store::{StoreError, disk_space::DiskState};
-use protocol::api::{Problem, SandboxId};
+use protocol::api::{CapacityDetail, Problem, SandboxId};
 
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
@@ -27,6 +27,21 @@ pub enum FleetError {
          destroy sandboxes, and try again", .0.free_bytes >> 20, .0.floor_bytes.div_ceil(1 << 20)
     )]
     DiskFull(DiskState),
+    /// The quota of its owner has no room for what this would use.
+    #[error(transparent)]
+    QuotaExceeded(Box<QuotaExceeded>),
+    /// Memory is short: nothing is brought up that would need more.
+    #[error(
+        "the host has not enough memory for this sandbox: it needs about {} MB; {} MB are available, of which hostd \
+         keeps {} MB free and {} MB are for sandboxes that are starting; stop or destroy sandboxes that are not in use, \
+         and try again",
+        .0.needed_bytes.div_ceil(1 << 20), .0.available_bytes >> 20, .0.reserve_bytes.div_ceil(1 << 20),
+        .0.admitted_bytes.div_ceil(1 << 20)
+    )]
+    Capacity(Box<CapacityDetail>),
+    /// hostd does not pause or stop a sandbox that is in use.
+    #[error("the sandbox is in use")]
+    InUse,
     #[error("hostd is shutting down")]
     ShuttingDown,
     #[error(transparent)]
@@ -43,12 +58,14 @@ impl From<StoreError> for FleetError {
         match error {
             StoreError::Refused(refused) => Self::Refused(refused),
             StoreError::NotFound => Self::NotFound,
+            StoreError::QuotaExceeded(refused) => Self::QuotaExceeded(refused),
             StoreError::Full
             | StoreError::Busy
             | StoreError::Closed
             | StoreError::Broken
             | StoreError::Exists
             | StoreError::ScopeTaken { .. }
+            | StoreError::NameTaken { .. }
             | StoreError::Corrupt { .. }
             | StoreError::Row { .. }
             | StoreError::Unfit { .. }

@@ -5,6 +5,7 @@ use super::{
     actor::{ActorMessage, ActorParts, SandboxActor, Start},
     disk_pressure::CleanupSandbox,
     metrics::FleetMetrics,
+    quota_watch::QuotaWatch,
     record_publisher::RecordPublisher,
     task_runner::TaskRunners,
 };
@@ -13,11 +14,12 @@ use hostd_core::{TransitionRefused, limits};
 use hostd_drivers::{
     Driver, Drivers,
     control::{Control, ControlPool, Lease},
+    host_memory::HostMemory,
 };
 use hostd_edge::{PreviewTarget, PreviewTargets, traffic::Traffic};
 use hostd_models::Models;
 use hostd_store::{Clock, NewSandbox, SandboxRecord, Store, disk_space::DiskSpace};
-use protocol::api::{AttemptRelation, SandboxId, SandboxStatus};
+use protocol::api::{AttemptRelation, LimitsChange, SandboxId, SandboxStatus};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, Weak},
@@ -28,13 +30,14 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::warn;
 
 /// How often, and how long apart, the actor of a new sandbox is looked up.
 const ACTOR_TRIES: u32 = 200;
 const ACTOR_RETRY: Duration = Duration::from_millis(5);
 
 /// A command to one sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SandboxCommand {
     Start,
     Stop,
@@ -45,8 +48,12 @@ pub enum SandboxCommand {
     Destroy {
         keep_workspace: bool,
     },
-    /// Stop it because of the space that its workspace takes.
+    /// Stop it because of the space that its workspace takes, or because memory is short and it is idle.
     Evict(EvictionCause),
+    /// Freeze it because memory is short, if it is idle.
+    Doze,
+    /// Change its limits, also while it runs.
+    Resize(LimitsChange),
     /// Stop, empty the workspace unless it is to be kept, and launch again from the frozen blueprint.
     Recreate {
         keep_workspace: bool,
@@ -60,6 +67,8 @@ pub enum EvictionCause {
     Grew { grown_bytes: u64 },
     /// The workspace is larger than its limit.
     OverLimit { used_bytes: u64, limit_bytes: u64 },
+    /// Memory is short, and the sandbox is idle.
+    MemoryPressure { available_bytes: u64, reserve_bytes: u64 },
 }
 
 /// The parts a fleet is made of.
@@ -71,6 +80,7 @@ pub struct FleetParts {
     pub agents: Agents,
     pub models: Models,
     pub disk: DiskSpace,
+    pub memory: HostMemory,
     /// Where the edge finds the sandboxes.
     pub targets: PreviewTargets,
     pub clock: Clock,
@@ -89,6 +99,7 @@ pub(super) struct Inner {
     pub agents: Agents,
     pub models: Models,
     pub disk: DiskSpace,
+    pub memory: HostMemory,
     /// The sandbox that may be up to free space, while the disk is low.
     pub cleanup_sandbox: CleanupSandbox,
     pub targets: PreviewTargets,
@@ -99,6 +110,7 @@ pub(super) struct Inner {
     pub tasks: TaskTracker,
     actors: Mutex<HashMap<SandboxId, ActorHandle>>,
     pub runners: TaskRunners,
+    pub quota_watch: QuotaWatch,
     pub metrics: FleetMetrics,
 }
 
@@ -132,7 +144,8 @@ pub(super) type Record = Arc<SandboxRecord>;
 impl Fleet {
     /// Resumes every sandbox that is not destroyed, and adopts those that the database does not know.
     pub async fn open(parts: FleetParts) -> Result<Self, FleetError> {
-        let FleetParts { store, drivers, timing, inside, models, agents, disk, targets, clock } = parts;
+        let FleetParts { store, drivers, timing, inside, models, agents, disk, memory, targets, clock } =
+            parts;
         let permits =
             |driver: &Arc<dyn Driver>| (driver.name(), Arc::new(Semaphore::new(limits::LAUNCHES_MAX)));
         let launches = drivers.all().iter().map(permits).collect();
@@ -145,6 +158,7 @@ impl Fleet {
             agents,
             models,
             disk,
+            memory,
             cleanup_sandbox: CleanupSandbox::default(),
             targets,
             clock,
@@ -153,9 +167,11 @@ impl Fleet {
             tasks: TaskTracker::new(),
             actors: Mutex::default(),
             runners: TaskRunners::default(),
+            quota_watch: QuotaWatch::default(),
             metrics,
         });
         let fleet = Self { inner };
+        fleet.apply_quotas().await?;
         for record in fleet.inner.store.live_sandboxes().await? {
             fleet.spawn_actor(record, Start::Resumed);
         }
@@ -166,14 +182,40 @@ impl Fleet {
 
     /// Checks the blueprint with the driver, writes the row and begins to launch. Returns at once.
     pub async fn create(&self, new: NewSandbox) -> Result<Record, FleetError> {
+        self.check_create(&new).await?;
+        let id = new.id;
+        let inserted = self.inner.store.insert_sandbox(new, AttemptRelation::Create).await;
+        let record = inserted.inspect_err(|_| self.inner.memory.forget(&id))?;
+        Ok(self.spawn_actor(record, Start::Created))
+    }
+
+    /// Creates a sandbox as `create` does, in the place of the living one with its name, which is destroyed. Where
+    /// hostd dies in between, that one has expired.
+    pub async fn replace(&self, new: NewSandbox, keep_workspace: bool) -> Result<Record, FleetError> {
+        self.check_create(&new).await?;
+        let id = new.id;
+        let replaced = self.inner.store.replace_sandbox(new, AttemptRelation::Create, keep_workspace).await;
+        let made = replaced.inspect_err(|_| self.inner.memory.forget(&id))?;
+        let record = self.spawn_actor(made.record, Start::Created);
+        if let Some(replaced) = made.replaced {
+            let id = replaced.id;
+            self.publish_change(replaced);
+            if let Err(error) = self.send(&id, SandboxCommand::Destroy { keep_workspace }).await {
+                warn!(sandbox = %id, %error, "a replaced sandbox is destroyed later");
+            }
+        }
+        Ok(record)
+    }
+
+    /// Checks what can be checked before the row is written, and admits the memory of the sandbox.
+    async fn check_create(&self, new: &NewSandbox) -> Result<(), FleetError> {
         self.check_open()?;
         if self.inner.actors.lock().expect("no panic while held").len() >= limits::SANDBOXES_MAX {
             return Err(FleetError::TooMany);
         }
         self.check_disk_room()?;
         self.inner.drivers.require(&new.blueprint.driver)?.check(&new.blueprint).await?;
-        let record = self.inner.store.insert_sandbox(new, AttemptRelation::Create).await?;
-        Ok(self.spawn_actor(record, Start::Created))
+        self.inner.admit_memory(&new.id, &new.blueprint)
     }
 
     /// Starts the actor of a sandbox.
@@ -211,7 +253,7 @@ impl Fleet {
         record
     }
 
-    fn handle(&self, id: &SandboxId) -> Option<ActorHandle> {
+    pub(super) fn handle(&self, id: &SandboxId) -> Option<ActorHandle> {
         self.inner.actors.lock().expect("no panic while held").get(id).cloned()
     }
 
@@ -369,8 +411,20 @@ impl Fleet {
         self.inner.tasks.wait().await;
     }
 
+    pub(super) fn quota_watch(&self) -> &QuotaWatch {
+        &self.inner.quota_watch
+    }
+
+    pub(super) fn targets(&self) -> &PreviewTargets {
+        &self.inner.targets
+    }
+
     pub(super) fn disk(&self) -> &DiskSpace {
         &self.inner.disk
+    }
+
+    pub fn memory(&self) -> &HostMemory {
+        &self.inner.memory
     }
 
     pub(super) fn store(&self) -> &Store {
@@ -408,6 +462,11 @@ impl Fleet {
 }
 
 impl ActorHandle {
+    /// The way to the sandbox for one who only looks: it does not keep it awake.
+    pub(super) fn observer(&self, id: SandboxId) -> Control {
+        Control::new(id, self.driver.clone(), self.pool.clone())
+    }
+
     pub(super) fn control(&self, id: SandboxId) -> Control {
         Control::new(id, self.driver.clone(), self.pool.clone()).with_lease(Lease::take(&self.pool))
     }

@@ -14,6 +14,7 @@ impl Fleet {
         let bytes = driver.workspace_bytes(id).await?;
         if bytes.is_some() {
             driver.destroy(id, false).await?;
+            self.store().record_workspace_sizes(vec![(*id, 0)]).await?;
         }
         Ok(bytes)
     }

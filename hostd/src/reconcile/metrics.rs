@@ -1,5 +1,6 @@
 //! Metrics of sandboxes and tasks.
 
+use super::SandboxCommand;
 use hostd_metrics::{Counter, DURATION_BUCKETS_S, Family, Histogram, Label, LabeledCounters, Registry};
 use protocol::TaskStatus;
 use std::time::Instant;
@@ -12,6 +13,7 @@ pub struct FleetMetrics {
     launch_duration: Family<DriverLabel, Histogram, fn() -> Histogram>,
     failed_launches: Family<DriverLabel, Counter>,
     task_ends: LabeledCounters<TaskEnd>,
+    memory_relief: LabeledCounters<ReliefAction>,
 }
 
 impl FleetMetrics {
@@ -24,7 +26,8 @@ impl FleetMetrics {
             drop(launch_duration.get_or_create(&[("driver", driver)]));
             drop(failed_launches.get_or_create(&[("driver", driver)]));
         }
-        Self { launch_duration, failed_launches, task_ends: LabeledCounters::default() }
+        let (task_ends, memory_relief) = (LabeledCounters::default(), LabeledCounters::default());
+        Self { launch_duration, failed_launches, task_ends, memory_relief }
     }
 
     pub fn register(&self, registry: &mut Registry) {
@@ -33,6 +36,15 @@ impl FleetMetrics {
         let help = "Launches that were given up";
         registry.register("slipway_sandbox_failed_launches", help, self.failed_launches.clone());
         self.task_ends.register(registry, "slipway_task_ends", "Tasks that ended, by their status");
+        let help = "Idle sandboxes that hostd paused or stopped because memory was short";
+        self.memory_relief.register(registry, "slipway_memory_relief", help);
+    }
+
+    /// Counts a measure against memory pressure.
+    pub(super) fn count_relief(&self, command: SandboxCommand) {
+        let action =
+            if command == SandboxCommand::Doze { ReliefAction::Paused } else { ReliefAction::Stopped };
+        self.memory_relief.of(action).inc();
     }
 
     /// Begins to meter a launch.
@@ -74,6 +86,25 @@ impl LaunchMeter {
 
     pub(super) fn given_up(self) {
         self.failed.inc();
+    }
+}
+
+/// What was done to an idle sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReliefAction {
+    Paused,
+    Stopped,
+}
+
+impl Label for ReliefAction {
+    const NAME: &'static str = "action";
+    const ALL: &'static [Self] = &[Self::Paused, Self::Stopped];
+
+    fn value(self) -> &'static str {
+        match self {
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+        }
     }
 }
 

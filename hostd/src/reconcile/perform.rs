@@ -68,6 +68,9 @@ impl SandboxActor {
         if verb == DriverVerb::Destroy {
             self.conclude_tasks_before_destroy().await?;
         }
+        if verb == DriverVerb::Terminate && record.state.goal != Goal::Destroyed {
+            self.remember_memory().await;
+        }
         let work = async move {
             match verb {
                 DriverVerb::Freeze => driver.freeze(&id).await,

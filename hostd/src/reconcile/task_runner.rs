@@ -41,6 +41,8 @@ pub(super) struct TaskRunners {
     queues: TaskQueues,
     /// Wake-ups of runners, by the row of the task.
     wakeups: Mutex<HashMap<i64, Arc<Notify>>>,
+    /// Notified when a quota may have room for a task that waits.
+    room: Notify,
 }
 
 impl TaskRunners {
@@ -54,8 +56,14 @@ impl TaskRunners {
         }
     }
 
+    /// The task has ended: another one may have waited for its room.
     fn remove(&self, task: i64) {
         self.wakeups.lock().expect("no panic while held").remove(&task);
+        self.notify_room();
+    }
+
+    pub(super) fn notify_room(&self) {
+        self.room.notify_waiters();
     }
 }
 
@@ -158,12 +166,26 @@ impl TaskRunner {
                 Ok(true) => return self.count_end().await,
                 Ok(false) => pause = RETRY_MIN,
                 Err(TaskError::Fleet(FleetError::ShuttingDown)) => return,
+                Err(TaskError::Fleet(FleetError::QuotaExceeded(refused))) => {
+                    debug!(sandbox = %self.sandbox, task = self.number, %refused, "task waits for its quota");
+                    self.wait_for_room().await;
+                }
                 Err(error) => {
                     self.log_failure(&error);
                     sleep(pause).await;
                     pause = (pause * 2).min(RETRY_MAX);
                 }
             }
+        }
+    }
+
+    /// Waits until a quota may have room. A wake-up that is lost costs a moment: the runner looks again.
+    async fn wait_for_room(&self) {
+        tokio::select! {
+            // All arms only wait.
+            () = self.fleet.runners().room.notified() => {}
+            () = self.wakeup.notified() => {}
+            () = sleep(RETRY_MAX) => {}
         }
     }
 
@@ -200,9 +222,15 @@ impl TaskRunner {
             self.ticket.leave();
         }
         match task_step(facts, &record.state) {
-            TaskStep::Deliver if self.ticket.is_first() => self.deliver(&task).await,
+            TaskStep::Deliver if self.ticket.is_first() => {
+                self.check_quota(&task).await?;
+                self.deliver(&task).await
+            }
             TaskStep::Follow => self.follow(task).await,
-            TaskStep::Wake => Ok(self.fleet.wake_for_work(&self.sandbox).await.map(|_| false)?),
+            TaskStep::Wake => {
+                self.check_quota(&task).await?;
+                Ok(self.fleet.wake_for_work(&self.sandbox).await.map(|_| false)?)
+            }
             TaskStep::Wait | TaskStep::Deliver => {
                 tokio::select! {
                     // All arms only wait.
@@ -215,6 +243,11 @@ impl TaskRunner {
             }
             TaskStep::Conclude(ending) => self.conclude(ending).await,
         }
+    }
+
+    /// Checks for room before the sandbox is woken; that there is room is certain only when it is taken.
+    async fn check_quota(&self, task: &TaskRecord) -> Result<(), TaskError> {
+        if task.taken { Ok(()) } else { Ok(self.fleet.store().check_task_quota(self.number).await?) }
     }
 
     async fn deliver(&self, task: &TaskRecord) -> Result<bool, TaskError> {

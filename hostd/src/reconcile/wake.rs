@@ -83,9 +83,12 @@ fn wake_error(error: &FleetError) -> WakeError {
         FleetError::InProgress => ApiErrorCode::Waking,
         FleetError::TooMany => ApiErrorCode::TooMany,
         FleetError::DiskFull(_) | FleetError::Store(StoreError::Full) => ApiErrorCode::DiskFull,
+        FleetError::QuotaExceeded(_) => ApiErrorCode::QuotaExceeded,
+        FleetError::Capacity(_) => ApiErrorCode::Capacity,
+        FleetError::InUse => ApiErrorCode::Conflict,
         FleetError::ShuttingDown => ApiErrorCode::ShuttingDown,
         FleetError::Driver(_) => ApiErrorCode::DriverUnavailable,
-        FleetError::Store(_) => ApiErrorCode::NoCapacity,
+        FleetError::Store(_) => ApiErrorCode::Internal,
         FleetError::Control(_) => ApiErrorCode::TimedOut,
     };
     WakeError::Failed { code, message: error.to_string() }

@@ -1,6 +1,6 @@
 //! Errors of the database. Their texts say what the operator should do next.
 
-use hostd_core::TransitionRefused;
+use hostd_core::{QuotaExceeded, TransitionRefused};
 use protocol::api::SandboxId;
 use rusqlite::{ErrorCode, ffi};
 use std::{io, sync::Arc};
@@ -61,6 +61,10 @@ pub enum StoreError {
     Exists,
     #[error("sandbox {existing} has this owner and scope already")]
     ScopeTaken { existing: SandboxId },
+    #[error("sandbox {existing} has the name {name:?} already; choose another, or replace it")]
+    NameTaken { name: String, existing: SandboxId },
+    #[error(transparent)]
+    QuotaExceeded(Box<QuotaExceeded>),
     #[error("the database is damaged; stop hostd and run `hostd repair`")]
     Corrupt {
         #[source]

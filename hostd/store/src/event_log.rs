@@ -9,6 +9,7 @@ use super::{
     limits,
     query::List,
     records::EventRecord,
+    share_index::ShareIndex,
     task_events::newest_seq,
 };
 use bytes::Bytes;
@@ -88,7 +89,7 @@ fn task_batches(conn: &Connection, filter: &EventFilter, after: u64) -> Result<(
     wanted.and_if(sandbox, filter.sandbox.map(String::from));
     let tenant = if narrow || filter.sandbox.is_some() { "+tenant = ?" } else { "tenant = ?" };
     wanted.and_if(tenant, filter.tenant.clone().map(String::from));
-    wanted.and_if("principal = ?", filter.principal.clone().map(String::from));
+    filter.and_visible(&mut wanted);
     let mut bytes = 0;
     let (batches, cut) = wanted.run_while(conn, "first", parse, |batch: &EventBatch| {
         bytes += batch.frames.len();
@@ -151,11 +152,16 @@ fn task_of(record: &EventRecord) -> Option<TaskId> {
 }
 
 impl EventFilter {
-    /// Returns whether the filter lets the batch through; kinds are filtered per frame by
+    /// Returns whether the filter lets the batch through, as sandboxes are shared now; kinds are filtered per frame by
     /// [`EventBatch::select`].
-    pub fn admits(&self, batch: &EventBatch) -> bool {
+    pub fn admits(&self, batch: &EventBatch, shares: &ShareIndex) -> bool {
+        let shared =
+            |principal| shares.of(&batch.sandbox).iter().any(|share| share.grantee.includes(principal));
         self.tenant.as_ref().is_none_or(|tenant| *tenant == batch.tenant)
-            && self.principal.as_ref().is_none_or(|principal| *principal == batch.principal)
+            && self
+                .principal
+                .as_ref()
+                .is_none_or(|principal| *principal == batch.principal || shared(principal))
             && self.sandbox.is_none_or(|sandbox| sandbox == batch.sandbox)
             && self
                 .task

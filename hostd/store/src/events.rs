@@ -23,6 +23,7 @@ use tracing::warn;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EventFilter {
     pub tenant: Option<Label>,
+    /// Events of sandboxes of this principal of the tenant, and of those that are shared with it.
     pub principal: Option<Label>,
     pub sandbox: Option<SandboxId>,
     /// The row of a task: only events of its agent.
@@ -31,6 +32,21 @@ pub struct EventFilter {
     pub with_host_events: bool,
     /// Prefixes of the kind; empty for all kinds.
     pub kinds: Vec<String>,
+}
+
+impl EventFilter {
+    /// Adds the condition that the principal may see the events. Both tables of the log have these columns.
+    pub(super) fn and_visible(&self, wanted: &mut List) {
+        match (&self.tenant, &self.principal) {
+            (Some(tenant), Some(principal)) => wanted.and_all(
+                "(principal = ? OR sandbox IN
+                    (SELECT shares.sandbox FROM shares WHERE shares.tenant = ? AND grantee IN ('', ?)))",
+                [principal.clone(), tenant.clone(), principal.clone()],
+            ),
+            (None, Some(principal)) => wanted.and_if("principal = ?", Some(String::from(principal.clone()))),
+            (Some(_) | None, None) => {}
+        }
+    }
 }
 
 impl Store {
@@ -90,7 +106,7 @@ pub(super) fn list(
     // A sandbox has fewer events than its tenant: the unary plus keeps SQLite off the index of the tenant.
     let tenant = if narrow || filter.sandbox.is_some() { "+tenant = ?" } else { "tenant = ?" };
     wanted.and_if(tenant, filter.tenant.clone().map(String::from));
-    wanted.and_if("principal = ?", filter.principal.clone().map(String::from));
+    filter.and_visible(&mut wanted);
     wanted.and_any("instr(kind, ?) = 1", &filter.kinds);
     wanted.run(conn, "seq", limit, parse)
 }
@@ -162,8 +178,11 @@ fn append(conn: &Connection, id: &SandboxId, events: &[Event]) -> Result<(Cursor
     Ok((followed, ended))
 }
 
+/// Returns whether an event is stored, or was and is deleted: neither is imported again.
 fn is_there(conn: &Connection, id: &SandboxId, origin: Cursor) -> Result<bool> {
-    let sql = "SELECT 1 FROM events WHERE sandbox = ? AND origin_epoch = ? AND origin_seq = ?";
+    let sql = "SELECT 1 FROM events WHERE sandbox = ?1 AND origin_epoch = ?2 AND origin_seq = ?3
+        UNION ALL SELECT 1 FROM sandboxes
+        WHERE id = ?1 AND (trimmed_origin_epoch, trimmed_origin_seq) >= (?2, ?3)";
     let values = params![id.as_str(), int(origin.epoch), int(origin.seq)];
     conn.prepare_cached(sql).and_then(|mut statement| statement.exists(values)).during("find an event")
 }

@@ -100,6 +100,7 @@ pub fn new_task(name: &str) -> NewTask {
         sandbox: id(1),
         id: TaskId::parse(name).expect("an id"),
         agent: "command".to_owned(),
+        created_by: "ann".to_owned(),
         prompt: "do it".to_owned(),
         request: Secret(request),
         request_hash: [7; 32],

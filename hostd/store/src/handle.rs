@@ -7,10 +7,12 @@ use super::{
     limits,
     metrics::StoreMetrics,
     nocow::NoCowGuard,
+    quotas,
     reader::Readers,
+    share_index::ShareIndex,
     task_events::newest_seq,
     wal::{WalFile, wal_path},
-    writer::{WriteJob, Writer, WriterMessage},
+    writer::{Job, WriteJob, Writer, WriterMessage},
 };
 use crate::disk_space::DiskSpace;
 use rusqlite::Connection;
@@ -19,7 +21,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -87,6 +89,7 @@ struct StoreInner {
     readers: Readers,
     head: watch::Receiver<u64>,
     feed: Feed,
+    shares: ShareIndex,
     metrics: StoreMetrics,
     /// The path of the WAL.
     wal: PathBuf,
@@ -95,6 +98,8 @@ struct StoreInner {
     /// Bulk bytes written since the last background checkpoint.
     wal_bytes: AtomicUsize,
     wal_grown: Notify,
+    /// Whether any quota is set: without one, nothing is checked.
+    has_quotas: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -117,6 +122,8 @@ impl Store {
         let wal_path = wal_path(path);
         let wal = WalFile::new(wal_path.clone(), disk);
         let newest = newest_seq(&conn).map_err(OpenError::Store)?;
+        let shares = ShareIndex::load(&conn).map_err(OpenError::Store)?;
+        let has_quotas = AtomicBool::new(quotas::exists(&conn).map_err(OpenError::Store)?);
         let (head_in, head) = watch::channel(newest);
         let (queue, jobs) = mpsc::channel(limits::WRITE_QUEUE_MAX);
         let metrics = StoreMetrics::default();
@@ -145,11 +152,13 @@ impl Store {
             readers,
             head,
             feed,
+            shares,
             metrics,
             wal: wal_path,
             secrets_overwritten,
             wal_bytes,
             wal_grown,
+            has_quotas,
             thread,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -197,6 +206,14 @@ impl Store {
         }
     }
 
+    pub(super) fn has_quotas(&self) -> bool {
+        self.inner.has_quotas.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_has_quotas(&self, any: bool) {
+        self.inner.has_quotas.store(any, Ordering::Relaxed);
+    }
+
     pub fn metrics(&self) -> &StoreMetrics {
         &self.inner.metrics
     }
@@ -214,14 +231,36 @@ impl Store {
         &self.inner.feed
     }
 
+    /// Shares of all sandboxes, in memory.
+    pub fn shares(&self) -> &ShareIndex {
+        &self.inner.shares
+    }
+
     pub(super) async fn write<T, F>(&self, name: &'static str, work: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T> + Send + 'static,
     {
         let (job, reply) = WriteJob::boxed(name, work);
+        self.run(job, reply).await
+    }
+
+    /// Like `write`; `committed` runs with the result of a write that is on the disk, before its events are published.
+    pub(super) async fn write_then<T, F, C>(&self, name: &'static str, work: F, committed: C) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T> + Send + 'static,
+        C: FnOnce(&T) + Send + 'static,
+    {
+        let (job, reply) = WriteJob::boxed_then(name, work, Some(Box::new(committed)));
+        self.run(job, reply).await
+    }
+
+    async fn run<T>(&self, job: Box<dyn Job>, reply: oneshot::Receiver<Result<T>>) -> Result<T> {
         self.send(WriterMessage::Job(job)).await?;
-        receive_reply(reply).await
+        let written = receive_reply(reply).await;
+        self.count_refusal(&written);
+        written
     }
 
     /// Queues a job in the order of calls: its position is fixed when this returns.

@@ -54,6 +54,13 @@ pub const EXECS_OF_DESTROYED_RETENTION_MS: u64 = 7 * 24 * 3600 * 1000;
 pub const TASKS_OF_DESTROYED_RETENTION_MS: u64 = 30 * 24 * 3600 * 1000;
 /// Retention of revoked and expired tokens: as long as the audit log names them.
 pub const DEAD_TOKENS_RETENTION_MS: u64 = AUDIT_RETENTION_MS;
+/// Shares of one sandbox.
+pub const SHARES_OF_SANDBOX_MAX: usize = 100;
+/// Secrets of one tenant.
+pub const SECRETS_OF_TENANT_MAX: u64 = 200;
+/// How often the last use of a secret is recorded, and of how many it is known when that was.
+pub const SECRET_USE_EVERY_MS: u64 = 60_000;
+pub const SECRET_USES_NOTED_MAX: usize = 1_000;
 /// Live preview links of one sandbox.
 pub const LINKS_OF_SANDBOX_MAX: u64 = 1_000;
 /// Retention of preview links after they expired or their sandbox was destroyed.
@@ -65,6 +72,11 @@ pub const RETENTION_BATCH_MAX_EVENT_ROWS: usize = 64;
 /// Model providers, and budgets of tenants.
 pub const PROVIDERS_MAX: u64 = 1_000;
 pub const BUDGETS_MAX: u64 = 10_000;
+/// Quotas of tenants and principals.
+pub const QUOTAS_MAX: u64 = 10_000;
+/// Rows of the event log that one job deletes for a quota, and the bytes that a row of `events` takes beside its data.
+pub const TRIM_BATCH_MAX_ROWS: usize = 256;
+pub const EVENT_ROW_BYTES: u64 = 200;
 /// Model calls of one task that are recorded as events. Later calls are only counted.
 pub const CALL_EVENTS_MAX: u64 = 10_000;
 /// Largest daily sum of one measure: the sum of two still fits into an SQLite integer.

@@ -1,7 +1,7 @@
 //! Metrics of the store: its queue, its commits, the WAL, the event feed, and the ends of execs that it records.
 
 use hostd_metrics::{Counter, Gauge, Histogram, Label, LabeledCounters, Registry};
-use protocol::Exit;
+use protocol::{Exit, api::QuotaResource};
 
 /// Bounds of buckets: seconds of a commit, and jobs in it.
 const COMMIT_BUCKETS_S: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0];
@@ -18,6 +18,7 @@ pub struct StoreMetrics {
     pub(super) feed_subscribers: Gauge,
     pub(super) feed_log_reads: Counter,
     exec_ends: LabeledCounters<ExitKind>,
+    quota_refusals: LabeledCounters<QuotaLabel>,
 }
 
 impl Default for StoreMetrics {
@@ -31,6 +32,7 @@ impl Default for StoreMetrics {
             feed_subscribers: Gauge::default(),
             feed_log_reads: Counter::default(),
             exec_ends: LabeledCounters::default(),
+            quota_refusals: LabeledCounters::default(),
         }
     }
 }
@@ -51,10 +53,39 @@ impl StoreMetrics {
         let help = "Reads of the event log by subscribers that were behind the feed";
         registry.register("slipway_store_feed_log_reads", help, self.feed_log_reads.clone());
         self.exec_ends.register(registry, "slipway_exec_ends", "Execs that ended, by how they ended");
+        let help = "Writes that a quota had no room for, by resource";
+        self.quota_refusals.register(registry, "slipway_quota_refusals", help);
+    }
+
+    pub(super) fn count_quota_refusal(&self, resource: QuotaResource) {
+        self.quota_refusals.of(QuotaLabel(resource)).inc();
     }
 
     pub(super) fn count_exec_ends(&self, ended: EndedExecs) {
         self.exec_ends.of(ended.kind).inc_by(ended.count);
+    }
+}
+
+/// The resource that a quota had no room of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct QuotaLabel(QuotaResource);
+
+impl Label for QuotaLabel {
+    const NAME: &'static str = "resource";
+    const ALL: &'static [Self] = &[
+        Self(QuotaResource::Sandboxes),
+        Self(QuotaResource::Running),
+        Self(QuotaResource::MemoryMb),
+        Self(QuotaResource::Cpus),
+        Self(QuotaResource::DiskMb),
+        Self(QuotaResource::TasksQueued),
+        Self(QuotaResource::TasksRunning),
+        Self(QuotaResource::EventsMb),
+        Self(QuotaResource::PreviewConnections),
+    ];
+
+    fn value(self) -> &'static str {
+        self.0.as_str()
     }
 }
 

@@ -56,10 +56,10 @@ fn put(conn: &Connection, provider: &ProviderRecord) -> Result<Option<ProviderRe
         return Ok(None);
     }
     let sql = "INSERT INTO model_providers
-            (tenant, name, dialect, base_url, sealed, models, default_model, created_ms)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+            (tenant, name, dialect, base_url, sealed, models, default_model, created_ms, key_from)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
         ON CONFLICT (tenant, name) DO UPDATE SET dialect = ?3, base_url = ?4, sealed = ?5, models = ?6,
-            default_model = ?7";
+            default_model = ?7, key_from = ?9";
     let values = params![
         tenant,
         provider.name,
@@ -69,6 +69,7 @@ fn put(conn: &Connection, provider: &ProviderRecord) -> Result<Option<ProviderRe
         json(&provider.models, "the models")?,
         provider.default,
         int(provider.created_ms),
+        provider.key_from.clone().map(String::from),
     ];
     change(conn, sql, values, WHAT)?;
     let sql = "SELECT * FROM model_providers WHERE tenant = ? AND name = ?";
@@ -86,6 +87,7 @@ fn parse(row: &Row<'_>) -> Result<ProviderRecord> {
         dialect: fields.parsed("dialect")?,
         base_url: fields.get("base_url")?,
         sealed: fields.get("sealed")?,
+        key_from: fields.maybe_parsed("key_from")?,
         models: fields.json("models")?,
         default: fields.get("default_model")?,
         created_ms: fields.number("created_ms")?,

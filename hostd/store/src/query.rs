@@ -5,6 +5,7 @@ use super::{
     error::{During, Result},
     limits,
 };
+use protocol::api::Label;
 use rusqlite::{Connection, Params, Row, params_from_iter, types::Value};
 
 const WHAT: &str = "read from the database";
@@ -64,6 +65,12 @@ impl List {
             self.and(condition);
             self.values.push(value.into());
         }
+    }
+
+    /// Adds a condition with several `?`, and their values.
+    pub(super) fn and_all(&mut self, condition: &'static str, values: impl IntoIterator<Item = Label>) {
+        self.and(condition);
+        self.values.extend(values.into_iter().map(|label| Value::Text(label.into())));
     }
 
     /// Adds a condition with one `?` that any of the texts must satisfy; none without texts.

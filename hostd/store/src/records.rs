@@ -2,14 +2,14 @@
 
 use hostd_core::{
     Blueprint, BudgetBounds, Environment, FileLink, GrantTerms, Handle, LinkId, ModelActivity, ModelFailure,
-    Preview, Spend, State,
+    Preview, Share, Spend, State,
 };
 use protocol::{
     Cursor, Dialect, ExecId, Exit, FailureReason, Hint, TaskId, TaskPhase, TaskRequest, TaskResult,
     TaskStatus,
     api::{
         AttemptRelation, AttemptState, BudgetPeriod, Label, ModelSpec, Owner, PostMortem, Problem, SandboxId,
-        SandboxScope, TokenScope,
+        SandboxScope, SecretName, SecretRef, TokenScope,
     },
 };
 use serde_json::Value;
@@ -22,6 +22,8 @@ pub struct SandboxRecord {
     pub name: String,
     pub owner: Owner,
     pub scope: Option<SandboxScope>,
+    /// The sandbox that took its name: this one is to be destroyed.
+    pub replaced_by: Option<SandboxId>,
     pub blueprint: Arc<Blueprint>,
     pub metadata: BTreeMap<String, String>,
     /// Given to processes over the control socket; its values are never shown.
@@ -108,6 +110,8 @@ pub struct TaskRecord {
     pub owner: Owner,
     pub id: TaskId,
     pub agent: String,
+    /// The principal that submitted it; `None` for a task of an older hostd, or one that was recovered.
+    pub created_by: Option<String>,
     pub prompt: String,
     /// The request to runtimed, until runtimed has accepted it.
     pub request: Option<Secret<TaskRequest>>,
@@ -176,6 +180,7 @@ pub struct NewTask {
     pub sandbox: SandboxId,
     pub id: TaskId,
     pub agent: String,
+    pub created_by: String,
     pub prompt: String,
     pub request: Secret<TaskRequest>,
     pub request_hash: [u8; 32],
@@ -237,6 +242,31 @@ pub struct FileLinkRecord {
     pub revoked_ms: Option<u64>,
 }
 
+/// A share of a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShareRecord {
+    pub share: Share,
+    /// The principal that created or last changed it.
+    pub created_by: String,
+    pub created_ms: u64,
+}
+
+/// A secret of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretRecord {
+    pub tenant: Label,
+    pub name: SecretName,
+    /// The value, encrypted with the key file.
+    pub sealed: Vec<u8>,
+    /// Counts how often the value was set.
+    pub version: u64,
+    /// The principal that set the value last.
+    pub updated_by: String,
+    pub created_ms: u64,
+    pub updated_ms: u64,
+    pub last_used_ms: Option<u64>,
+}
+
 /// A mutating or refused API call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditRecord {
@@ -262,6 +292,8 @@ pub struct ProviderRecord {
     pub base_url: String,
     /// The key, encrypted with the key file.
     pub sealed: Option<Vec<u8>>,
+    /// The secret that is the key, instead of one that is stored here.
+    pub key_from: Option<SecretRef>,
     pub models: Vec<ModelSpec>,
     pub default: Option<String>,
     pub created_ms: u64,

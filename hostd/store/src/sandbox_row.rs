@@ -6,7 +6,7 @@ use super::{
     query::{change, one},
     records::{NewSandbox, SandboxRecord, Secret},
 };
-use hostd_core::{Operation, State};
+use hostd_core::{Operation, State, cpus_milli};
 use protocol::{
     Cursor,
     api::{Label, Owner, SandboxId, SandboxScope},
@@ -22,6 +22,7 @@ pub(super) fn parse(row: &Row<'_>) -> Result<SandboxRecord> {
         name: fields.get("name")?,
         owner: fields.owner()?,
         scope: scope(&fields)?,
+        replaced_by: fields.maybe_parsed("replaced_by")?,
         blueprint: fields.json::<hostd_core::Blueprint>("blueprint")?.into(),
         metadata: fields.json("metadata")?,
         env: Secret(fields.secret_json("env")?),
@@ -90,6 +91,7 @@ pub(super) fn insert(conn: &Connection, new: &NewSandbox) -> Result<SandboxRecor
         name: new.name.clone(),
         owner: new.owner.clone(),
         scope: new.scope.clone(),
+        replaced_by: None,
         blueprint: new.blueprint.clone(),
         metadata: new.metadata.clone(),
         env: new.env.clone(),
@@ -108,7 +110,7 @@ pub(super) fn insert(conn: &Connection, new: &NewSandbox) -> Result<SandboxRecor
     let sql = "INSERT INTO sandboxes (id, tenant, principal, project, scope_kind, scope_key, created_ms,
             name, blueprint, metadata, env, goal, status, attempt, generation, keep_workspace,
             updated_ms, followed_epoch, followed_seq)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, '', '', '', '', '', ?8, 0, 0, 0, 0, 0, 0)";
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, '', '', '', ?9, ?10, 0, 0, 0, 0, 0, 0)";
     let owner = &record.owner;
     let values = params![
         record.id.as_str(),
@@ -118,34 +120,58 @@ pub(super) fn insert(conn: &Connection, new: &NewSandbox) -> Result<SandboxRecor
         record.scope.as_ref().map(|scope| scope.kind.as_str()),
         record.scope.as_ref().map_or("", scope_key),
         int(record.created_ms),
+        record.name,
+        word(&record.state.goal, "the goal")?,
         word(&record.state.status, "the status")?,
     ];
     let inserted = conn.prepare_cached(sql).and_then(|mut statement| statement.execute(values));
     match inserted {
         Ok(_) => {}
         Err(error) if is_primary_key_violation(&error) => return Err(StoreError::Exists),
-        Err(error) if is_unique_violation(&error) => return Err(scope_conflict(conn, &record)?),
+        Err(error) if is_unique_violation(&error) => {
+            check_free(conn, new)?;
+            return Err(StoreError::sqlite("write a sandbox", error));
+        }
         Err(error) => return Err(StoreError::sqlite("write a sandbox", error)),
     }
     update(conn, &record)?;
     Ok(record)
 }
 
-fn scope_conflict(conn: &Connection, record: &SandboxRecord) -> Result<StoreError> {
-    let Some(scope) = &record.scope else { return Ok(StoreError::Exists) };
+/// Refuses an id, a scope or a name that is taken. The scope comes before the name: `ensure` looks for it.
+pub(super) fn check_free(conn: &Connection, new: &NewSandbox) -> Result<()> {
+    if one(conn, "SELECT id FROM sandboxes WHERE id = ?", params![new.id.as_str()], parse_id)?.is_some() {
+        return Err(StoreError::Exists);
+    }
+    if let Some(existing) = scope_holder(conn, new)? {
+        return Err(StoreError::ScopeTaken { existing });
+    }
+    match name_holder(conn, &new.owner, &new.name)? {
+        Some(existing) => Err(StoreError::NameTaken { name: new.name.clone(), existing }),
+        None => Ok(()),
+    }
+}
+
+fn scope_holder(conn: &Connection, new: &NewSandbox) -> Result<Option<SandboxId>> {
+    let Some(scope) = &new.scope else { return Ok(None) };
     let sql = "SELECT id FROM sandboxes WHERE tenant = ? AND principal = ? AND project = ?
         AND scope_kind = ? AND scope_key = ? AND scope_kind IS NOT NULL AND status <> 'destroyed'";
-    let owner = &record.owner;
-    let values = params![
-        owner.tenant.as_str(),
-        owner.principal.as_str(),
-        owner.project.as_str(),
-        scope.kind.as_str(),
-        scope_key(scope)
-    ];
-    let parse = |row: &Row<'_>| ColumnReader { row, table: "sandboxes", key: "id" }.sandbox("id");
-    let existing = one(conn, sql, values, parse)?.ok_or(StoreError::NotFound)?;
-    Ok(StoreError::ScopeTaken { existing })
+    let Owner { tenant, principal, project } = &new.owner;
+    let values =
+        params![tenant.as_str(), principal.as_str(), project.as_str(), scope.kind.as_str(), scope_key(scope)];
+    one(conn, sql, values, parse_id)
+}
+
+/// Returns the living sandbox of an owner that has the name.
+pub(super) fn name_holder(conn: &Connection, owner: &Owner, name: &str) -> Result<Option<SandboxId>> {
+    let sql = "SELECT id FROM sandboxes WHERE tenant = ? AND principal = ? AND project = ? AND name = ?
+        AND goal <> 'destroyed' AND replaced_by IS NULL";
+    let Owner { tenant, principal, project } = owner;
+    one(conn, sql, params![tenant.as_str(), principal.as_str(), project.as_str(), name], parse_id)
+}
+
+fn parse_id(row: &Row<'_>) -> Result<SandboxId> {
+    ColumnReader { row, table: "sandboxes", key: "id" }.sandbox("id")
 }
 
 /// Writes every column that can change.
@@ -153,11 +179,12 @@ pub(super) fn update(conn: &Connection, record: &SandboxRecord) -> Result<()> {
     let sql = "UPDATE sandboxes SET name = :name, blueprint = :blueprint, metadata = :metadata,
             env = :env, goal = :goal, status = :status, phase = :phase, deadline_ms = :deadline_ms,
             renewal = :renewal, dozing = :dozing, problem = :problem, post_mortem = :post_mortem,
-            attempt = :attempt, generation = :generation,
+            attempt = :attempt, generation = :generation, replaced_by = :replaced_by,
+            memory_mb = :memory_mb, cpus_milli = :cpus_milli,
             keep_workspace = :keep_workspace, updated_ms = :updated_ms, expires_ms = :expires_ms,
             followed_epoch = :epoch, followed_seq = :seq
         WHERE id = :id";
-    let state = &record.state;
+    let (state, limits) = (&record.state, &record.blueprint.limits);
     let operation = state.operation.as_ref();
     let values = named_params! {
         ":id": record.id.as_str(),
@@ -174,6 +201,9 @@ pub(super) fn update(conn: &Connection, record: &SandboxRecord) -> Result<()> {
         ":problem": state.problem.as_ref().map(|problem| json(problem, "the problem")).transpose()?,
         ":post_mortem": record.post_mortem.as_ref().map(|report| json(report, "the post-mortem")).transpose()?,
         ":attempt": record.attempt,
+        ":replaced_by": record.replaced_by.as_ref().map(SandboxId::as_str),
+        ":memory_mb": int(limits.memory_mb),
+        ":cpus_milli": int(cpus_milli(limits.cpus)),
         ":generation": int(record.generation),
         ":keep_workspace": record.keep_workspace,
         ":updated_ms": int(record.updated_ms),

@@ -3,24 +3,38 @@
 use super::{
     attempts,
     columns::word,
-    error::{During, Result},
+    error::{During, Result, StoreError},
     events::{self, NewEvent},
     handle::Store,
-    query::{List, all},
+    query::{List, all, change},
+    quotas,
     records::{FoundTask, NewSandbox, SandboxRecord},
     sandbox_row::{self, SELECT, scope_key},
     tasks,
 };
+use hostd_core::{Demand, alternative_names, counts_as_up, generated_name};
 use protocol::api::{AttemptRelation, AttemptState, Label, SandboxId, SandboxScope, SandboxStatus};
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 use serde_json::json;
 use std::collections::BTreeMap;
+
+/// Whether sandboxes that colleagues share are listed, and with whom.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum SharedFilter {
+    #[default]
+    Without,
+    /// Beside those of the principal of the filter; without one all of the tenant are listed anyway.
+    With,
+    /// Only those that others share with this principal of this tenant.
+    Only { tenant: Label, principal: Label },
+}
 
 /// Selects sandboxes; an absent field matches all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SandboxFilter {
     pub tenant: Option<Label>,
     pub principal: Option<Label>,
+    pub shared: SharedFilter,
     pub project: Option<Label>,
     pub status: Option<SandboxStatus>,
     /// Implied when `status` asks for destroyed ones.
@@ -32,13 +46,29 @@ pub struct SandboxFilter {
 }
 
 impl Store {
-    /// Inserts a sandbox with its first attempt. Fails while another sandbox of the same owner has the scope.
+    /// Inserts a sandbox with its first attempt. Fails while another sandbox of the same owner has the scope or the
+    /// name, and where a quota has no room for it.
     pub async fn insert_sandbox(&self, new: NewSandbox, relation: AttemptRelation) -> Result<SandboxRecord> {
-        self.write("insert_sandbox", move |conn| {
-            let record = sandbox_row::insert(conn, &new)?;
-            attempts::insert(conn, &record, relation, AttemptState::Open)?;
-            note(conn, &record, "sandbox.created")?;
-            Ok(record)
+        self.write("insert_sandbox", move |conn| insert(conn, new, relation, &Demand::default())).await
+    }
+
+    /// Inserts a sandbox as `insert_sandbox` does, and takes the name from the living sandbox that has it, which
+    /// expires at once. Its room counts as free.
+    pub async fn replace_sandbox(
+        &self,
+        new: NewSandbox,
+        relation: AttemptRelation,
+        keep_workspace: bool,
+    ) -> Result<Replacement> {
+        self.write("replace_sandbox", move |conn| {
+            if sandbox_row::find(conn, &new.id)?.is_some() {
+                return Err(StoreError::Exists);
+            }
+            let replaced = sandbox_row::name_holder(conn, &new.owner, &new.name)?;
+            let replaced = replaced.map(|id| replace(conn, &id, &new, keep_workspace)).transpose()?;
+            let freed = replaced.as_ref().map_or(Demand::default(), held);
+            let record = insert(conn, new, relation, &freed)?;
+            Ok(Replacement { record, replaced })
         })
         .await
     }
@@ -47,7 +77,8 @@ impl Store {
     /// with the tasks that it knows of, oldest first. Its attempt has ended, unless an operation is pending.
     pub async fn adopt_sandbox(&self, new: NewSandbox, found: Vec<FoundTask>) -> Result<SandboxRecord> {
         self.write("adopt_sandbox", move |conn| {
-            let record = sandbox_row::insert(conn, &new)?;
+            let name = free_name(conn, &new)?;
+            let record = sandbox_row::insert(conn, &NewSandbox { name, ..new })?;
             let state = match record.state.operation {
                 Some(_) => AttemptState::Open,
                 None => AttemptState::Succeeded,
@@ -94,6 +125,75 @@ impl Store {
     }
 }
 
+/// A sandbox that took the name of another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Replacement {
+    pub record: SandboxRecord,
+    /// The sandbox that had the name: expired, and to be destroyed.
+    pub replaced: Option<SandboxRecord>,
+}
+
+/// Inserts a sandbox. One that exists already, and a scope or name that is taken, are reported before a quota that has
+/// no room. `freed` is what a sandbox holds that this transaction ends.
+fn insert(
+    conn: &Connection,
+    new: NewSandbox,
+    relation: AttemptRelation,
+    freed: &Demand,
+) -> Result<SandboxRecord> {
+    let is_generated = new.name == generated_name(&new.id);
+    let name = if is_generated { free_name(conn, &new)? } else { new.name.clone() };
+    let new = NewSandbox { name, ..new };
+    sandbox_row::check_free(conn, &new)?;
+    quotas::check_room(conn, &new.owner, &Demand::create(&new.blueprint.limits), freed)?;
+    let record = sandbox_row::insert(conn, &new)?;
+    attempts::insert(conn, &record, relation, AttemptState::Open)?;
+    note(conn, &record, "sandbox.created")?;
+    Ok(record)
+}
+
+/// Returns what a living sandbox holds of its owner's quotas.
+fn held(record: &SandboxRecord) -> Demand {
+    match counts_as_up(&record.state) {
+        true => Demand::create(&record.blueprint.limits),
+        false => Demand { sandboxes: 1, ..Demand::default() },
+    }
+}
+
+/// Takes name, and scope where both have the same, from a sandbox, and lets it expire.
+fn replace(
+    conn: &Connection,
+    id: &SandboxId,
+    new: &NewSandbox,
+    keep_workspace: bool,
+) -> Result<SandboxRecord> {
+    let mut record = sandbox_row::load(conn, id)?;
+    record.replaced_by = Some(new.id);
+    record.expires_ms = Some(new.created_ms);
+    record.keep_workspace |= keep_workspace;
+    record.updated_ms = new.created_ms;
+    record.generation += 1;
+    sandbox_row::update(conn, &record)?;
+    if record.scope.is_some() && record.scope == new.scope {
+        let sql = "UPDATE sandboxes SET scope_kind = NULL, scope_key = '' WHERE id = ?";
+        change(conn, sql, params![id.as_str()], "write a sandbox")?;
+        record.scope = None;
+    }
+    events::insert(conn, &NewEvent::of_hostd(&record, "sandbox.replaced", json!({ "by": new.id })))?;
+    Ok(record)
+}
+
+/// Returns the name of a sandbox, or one like it where another living one has it.
+fn free_name(conn: &Connection, new: &NewSandbox) -> Result<String> {
+    let is_free =
+        |name: &str| -> Result<bool> { Ok(sandbox_row::name_holder(conn, &new.owner, name)?.is_none()) };
+    if is_free(&new.name)? {
+        return Ok(new.name.clone());
+    }
+    let [short, whole] = alternative_names(&new.name, &new.id);
+    Ok(if is_free(&short)? { short } else { whole })
+}
+
 fn note(conn: &Connection, record: &SandboxRecord, kind: &str) -> Result<()> {
     let data = json!({ "name": record.name, "status": record.state.status });
     events::insert(conn, &NewEvent::of_hostd(record, kind, data)).map(|_| ())
@@ -106,8 +206,25 @@ fn list(
     limit: usize,
 ) -> Result<Vec<SandboxRecord>> {
     let mut wanted = List::from(SELECT);
-    wanted.and_if("tenant = ?", filter.tenant.map(String::from));
-    wanted.and_if("principal = ?", filter.principal.map(String::from));
+    let by_ids = filter.shared == SharedFilter::With && filter.principal.is_some();
+    // The unary plus keeps SQLite off the index of the tenant.
+    let of_tenant = if by_ids { "+tenant = ?" } else { "tenant = ?" };
+    wanted.and_if(of_tenant, filter.tenant.clone().map(String::from));
+    match (filter.shared, filter.tenant, filter.principal) {
+        (SharedFilter::With, Some(tenant), Some(principal)) => wanted.and_all(
+            // Both parts from an index; an OR would read every sandbox of the tenant.
+            "id IN (SELECT own.id FROM sandboxes own WHERE own.tenant = ? AND own.principal = ?
+                UNION ALL SELECT sandbox FROM shares WHERE shares.tenant = ? AND grantee IN ('', ?))",
+            [tenant.clone(), principal.clone(), tenant, principal],
+        ),
+        (SharedFilter::Only { tenant, principal }, ..) => wanted.and_all(
+            "principal <> ? AND id IN (SELECT sandbox FROM shares WHERE tenant = ? AND grantee IN ('', ?))",
+            [principal.clone(), tenant, principal],
+        ),
+        (SharedFilter::With | SharedFilter::Without, _, principal) => {
+            wanted.and_if("principal = ?", principal.map(String::from));
+        }
+    }
     wanted.and_if("project = ?", filter.project.map(String::from));
     if !filter.include_destroyed && filter.status != Some(SandboxStatus::Destroyed) {
         wanted.and("status <> 'destroyed'");

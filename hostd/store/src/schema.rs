@@ -18,6 +18,11 @@ pub(super) const MIGRATIONS: &[&str] = &[
     OPEN_PERMISSIONS,
     FILE_LINKS,
     TASK_CHANGES,
+    SHARES,
+    SECRETS,
+    QUOTAS,
+    SANDBOX_NAMES,
+    LOG_TRIMMING,
 ];
 
 const FIRST: &str = "
@@ -335,6 +340,103 @@ CREATE TABLE task_change_files (
     UNIQUE (task, position)
 ) STRICT;
 CREATE INDEX task_change_files_path ON task_change_files (task, path);
+";
+
+/// Shares of sandboxes, and who submitted a task: no longer always the owner of its sandbox.
+const SHARES: &str = "
+CREATE TABLE shares (
+    sandbox TEXT NOT NULL REFERENCES sandboxes (id),
+    grantee TEXT NOT NULL,      -- a principal; '' for the whole tenant
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL,
+    access TEXT NOT NULL,
+    created_by TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    PRIMARY KEY (sandbox, grantee)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX shares_grantee ON shares (tenant, grantee, sandbox);
+ALTER TABLE tasks ADD COLUMN created_by TEXT;
+";
+
+/// Secrets of tenants. The key of a model provider may be a reference to one.
+const SECRETS: &str = "
+CREATE TABLE secrets (
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL DEFAULT '',
+    project TEXT NOT NULL DEFAULT '',
+    name TEXT NOT NULL,
+    sealed BLOB NOT NULL,       -- the value, encrypted with a key that is not in here
+    version INTEGER NOT NULL,
+    updated_by TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    updated_ms INTEGER NOT NULL,
+    last_used_ms INTEGER,
+    PRIMARY KEY (tenant, name)
+) STRICT;
+ALTER TABLE model_providers ADD COLUMN key_from TEXT;
+";
+
+/// Quotas, and the columns and indexes that sum up the use of an owner.
+const QUOTAS: &str = "
+CREATE TABLE quotas (
+    tenant TEXT NOT NULL,       -- '' for the defaults of the configuration
+    principal TEXT NOT NULL,    -- '' for the tenant as a whole; with the tenant '', '*' for every principal
+    project TEXT NOT NULL DEFAULT '',
+    quota TEXT NOT NULL,
+    updated_ms INTEGER NOT NULL,
+    PRIMARY KEY (tenant, principal)
+) STRICT, WITHOUT ROWID;
+
+-- Bytes in this database that belong to a principal, as measured last.
+CREATE TABLE log_sizes (
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL DEFAULT '',
+    log_bytes INTEGER NOT NULL,         -- events and output of tasks
+    changes_bytes INTEGER NOT NULL,     -- what tasks changed
+    PRIMARY KEY (tenant, principal)
+) STRICT, WITHOUT ROWID;
+
+ALTER TABLE sandboxes ADD COLUMN memory_mb INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandboxes ADD COLUMN cpus_milli INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandboxes ADD COLUMN disk_bytes INTEGER NOT NULL DEFAULT 0; -- as measured last
+UPDATE sandboxes SET memory_mb = coalesce(json_extract(blueprint, '$.limits.memory_mb'), 0),
+    cpus_milli = CAST(round(coalesce(json_extract(blueprint, '$.limits.cpus'), 0) * 1000 + 0.4999) AS INTEGER);
+CREATE INDEX sandboxes_use ON sandboxes (tenant, principal, goal, status, memory_mb, cpus_milli, disk_bytes)
+    WHERE status <> 'destroyed';
+CREATE INDEX sandboxes_kept ON sandboxes (tenant, principal, disk_bytes)
+    WHERE status = 'destroyed' AND keep_workspace = 1;
+CREATE INDEX tasks_use ON tasks (tenant, principal, taken, sandbox, done_seq) WHERE done_seq IS NULL;
+CREATE INDEX task_changes_tenant ON task_changes (tenant);
+CREATE INDEX task_change_files_tenant ON task_change_files (tenant);
+";
+
+/// Names are unique among the living sandboxes of an owner. Of those that shared one, the newest keeps it. A suffix
+/// that is random, and not only that of the id, cannot have been taken on purpose.
+const SANDBOX_NAMES: &str = "
+ALTER TABLE sandboxes ADD COLUMN replaced_by TEXT;  -- the sandbox that took its name
+CREATE INDEX sandboxes_name_before ON sandboxes (tenant, principal, project, name, id) WHERE goal <> 'destroyed';
+UPDATE sandboxes SET name = substr(name, 1, 111) || '-' || substr(id, 19) WHERE goal <> 'destroyed' AND EXISTS
+    (SELECT 1 FROM sandboxes newer WHERE newer.tenant = sandboxes.tenant AND newer.principal = sandboxes.principal
+     AND newer.project = sandboxes.project AND newer.name = sandboxes.name AND newer.goal <> 'destroyed'
+     AND newer.id > sandboxes.id);
+UPDATE sandboxes SET name = substr(name, 1, 87) || '-' || lower(hex(randomblob(16))) WHERE goal <> 'destroyed' AND EXISTS
+    (SELECT 1 FROM sandboxes newer WHERE newer.tenant = sandboxes.tenant AND newer.principal = sandboxes.principal
+     AND newer.project = sandboxes.project AND newer.name = sandboxes.name AND newer.goal <> 'destroyed'
+     AND newer.id > sandboxes.id);
+DROP INDEX sandboxes_name_before;
+CREATE UNIQUE INDEX sandboxes_name ON sandboxes (tenant, principal, project, name)
+    WHERE goal <> 'destroyed' AND replaced_by IS NULL;
+";
+
+/// Deleted history: up to which number events of a sandbox or a task are gone, and up to which cursor of runtimed.
+const LOG_TRIMMING: &str = "
+ALTER TABLE sandboxes ADD COLUMN trimmed_seq INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandboxes ADD COLUMN trimmed_origin_epoch INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sandboxes ADD COLUMN trimmed_origin_seq INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN trimmed_seq INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX sandboxes_trimmed ON sandboxes (tenant, trimmed_seq) WHERE trimmed_seq > 0;
 ";
 
 /// Returns the newest schema version this hostd knows.

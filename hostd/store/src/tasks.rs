@@ -6,11 +6,12 @@ use super::{
     handle::Store,
     limits,
     query::{List, all, change, one},
+    quotas,
     records::{FoundTask, HASH_UNKNOWN, NewTask, SandboxRecord, Secret, TaskGrant, TaskRecord},
     sandbox_row::load,
     task_events,
 };
-use hostd_core::{TaskEnding, TaskLine};
+use hostd_core::{Demand, TaskEnding, TaskLine, counts_as_up};
 use protocol::{TaskId, TaskPhase, TaskStatus, api::SandboxId};
 use rusqlite::{Connection, Row, params};
 
@@ -18,7 +19,7 @@ use rusqlite::{Connection, Row, params};
 const SHORT: &str = "SELECT number, sandbox, id, tenant, principal, project, agent, NULL AS request,
     request_hash, status, phase, failure_reason, taken, cancelling, followed, bytes, done_seq, NULL AS result,
     NULL AS model_key_hash, NULL AS model_terms, NULL AS model_seen, NULL AS model_verdict, NULL AS death,
-    NULL AS checkpoint, created_ms, started_ms, ended_ms, open_permissions,";
+    NULL AS checkpoint, created_by, created_ms, started_ms, ended_ms, open_permissions,";
 const WHAT: &str = "write a task";
 
 /// The store's decision about the id of a new task.
@@ -81,10 +82,19 @@ impl Store {
         .await
     }
 
-    /// Records that runtimed may have the task from now on. Returns the current record: the task may have
-    /// ended meanwhile.
+    /// Refuses a task for which the quota of tasks at once has no room now.
+    pub async fn check_task_quota(&self, number: i64) -> Result<()> {
+        if !self.has_quotas() {
+            return Ok(());
+        }
+        self.read(move |conn| check_room_to_run(conn, number)).await
+    }
+
+    /// Records that runtimed may have the task from now on, unless a quota has no room for it. Returns the current
+    /// record: the task may have ended meanwhile.
     pub async fn mark_task_dispatched(&self, number: i64) -> Result<TaskRecord> {
         self.write("task_taken", move |conn| {
+            check_room_to_run(conn, number)?;
             let sql = "UPDATE tasks SET taken = 1 WHERE number = ? AND done_seq IS NULL";
             change(conn, sql, params![number], WHAT)?;
             by_number(conn, number)
@@ -174,10 +184,11 @@ fn begin(conn: &Connection, task: &NewTask) -> Result<TaskBegun> {
     if open.unwrap_or(0) >= limits::TASKS_OPEN_MAX as i64 {
         return Ok(TaskBegun::Full);
     }
+    check_room_to_queue(conn, &sandbox)?;
     let sql = "INSERT INTO tasks (sandbox, id, tenant, principal, project, agent, prompt, request,
             request_hash, status, phase, taken, cancelling, followed, bytes, created_ms, model_key_hash,
-            model_terms)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, ?, ?)";
+            model_terms, created_by)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, ?, ?, ?)";
     let owner = &sandbox.owner;
     let values = params![
         task.sandbox.as_str(),
@@ -194,10 +205,34 @@ fn begin(conn: &Connection, task: &NewTask) -> Result<TaskBegun> {
         int(task.created_ms),
         task.grant.as_ref().map(|grant| grant.key_hash),
         task.grant.as_ref().map(|grant| json(&grant.terms, "the grant")).transpose()?,
+        task.created_by,
     ];
     change(conn, sql, values, WHAT)?;
     let written = find(conn, &task.sandbox, &task.id)?.ok_or(StoreError::NotFound)?;
     Ok(TaskBegun::New(Box::new(written)))
+}
+
+/// Refuses a task that would wait beyond the quota, or whose sandbox could not be woken for it.
+fn check_room_to_queue(conn: &Connection, sandbox: &SandboxRecord) -> Result<()> {
+    let wake = match counts_as_up(&sandbox.state) {
+        true => Demand { grows_disk: true, ..Demand::default() },
+        false => Demand::launch(&sandbox.blueprint.limits),
+    };
+    let demand = Demand { tasks_queued: 1, ..wake };
+    quotas::check_room(conn, &sandbox.owner, &demand, &Demand::default())
+}
+
+/// Refuses a task that its sandbox would work on beyond the quota. One that waits behind another task of the sandbox
+/// needs no room.
+fn check_room_to_run(conn: &Connection, number: i64) -> Result<()> {
+    let task = by_number(conn, number)?;
+    let sql = "SELECT 1 FROM tasks WHERE sandbox = ? AND done_seq IS NULL AND taken = 1";
+    let is_at_work = one(conn, sql, params![task.sandbox.as_str()], |_| Ok(()))?.is_some();
+    if is_at_work || task.done_seq.is_some() {
+        return Ok(());
+    }
+    let demand = Demand { tasks_running: 1, ..Demand::default() };
+    quotas::check_room(conn, &task.owner, &demand, &Demand::default())
 }
 
 /// Inserts a task of an adopted sandbox: runtimed has it, and its events tell the rest.
@@ -265,6 +300,7 @@ fn parse(row: &Row<'_>) -> Result<TaskRecord> {
         owner: fields.owner()?,
         id: fields.parsed("id")?,
         agent: fields.get("agent")?,
+        created_by: fields.get("created_by")?,
         prompt: fields.get("prompt")?,
         request: request.map(Secret),
         request_hash: fields.get("request_hash")?,

@@ -7,14 +7,15 @@ use super::{
     events::{self, NewEvent},
     exec_exits,
     handle::Store,
+    quotas,
     records::{SandboxRecord, Secret},
-    sandbox_row::{load, update},
-    tasks,
+    sandbox_row::{load, name_holder, update},
+    shares, tasks,
 };
-use hostd_core::{Blueprint, Environment, State, Transition, TransitionRefused, apply};
+use hostd_core::{Blueprint, Demand, Environment, State, Transition, TransitionRefused, apply, counts_as_up};
 use protocol::{
     ServiceSpec,
-    api::{EgressRules, SandboxId, SandboxStatus},
+    api::{EgressRules, Limits, SandboxId, SandboxStatus},
 };
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -32,6 +33,8 @@ pub struct SandboxUpdate {
     pub services: Option<Vec<ServiceSpec>>,
     /// Part of the blueprint.
     pub egress: Option<EgressRules>,
+    /// Part of the blueprint: in force as soon as the driver has applied them.
+    pub limits: Option<Limits>,
     pub env: Option<Secret<Environment>>,
 }
 
@@ -44,8 +47,14 @@ impl Store {
         change: Transition,
         now_ms: u64,
     ) -> Result<SandboxRecord> {
-        let id = *id;
-        self.write("move_sandbox", move |conn| apply_transition(conn, &id, &change, now_ms)).await
+        let (id, index) = (*id, self.shares().clone());
+        let committed = move |record: &SandboxRecord| {
+            if record.state.status == SandboxStatus::Destroyed {
+                index.set(record.id, Vec::new());
+            }
+        };
+        let work = move |conn: &Connection| apply_transition(conn, &id, &change, now_ms);
+        self.write_then("move_sandbox", work, committed).await
     }
 
     pub async fn update_sandbox(
@@ -70,6 +79,10 @@ pub(super) fn apply_transition(
     if next == record.state {
         return Ok(record);
     }
+    if counts_as_up(&next) && !counts_as_up(&record.state) {
+        let demand = Demand::launch(&record.blueprint.limits);
+        quotas::check_room(conn, &record.owner, &demand, &Demand::default())?;
+    }
     let (kind, mut data) = event_of(change, &next)?;
     record.state = next;
     record.updated_ms = now_ms;
@@ -93,6 +106,7 @@ pub(super) fn apply_transition(
 fn close_destroyed(conn: &Connection, record: &mut SandboxRecord) -> Result<()> {
     attempts::close_open(conn, record)?;
     exec_exits::mark_lost(conn, &record.id, record.updated_ms)?;
+    shares::delete_all(conn, &record.id)?;
     // The names stay for display; the values are secrets without a use.
     let env = &mut record.env.0;
     let services = env.services.values_mut().flat_map(|env| env.values_mut());
@@ -151,6 +165,15 @@ fn apply_update(
     if record.state.status == SandboxStatus::Destroyed {
         return Err(StoreError::Refused(TransitionRefused::Destroyed));
     }
+    if record.replaced_by.is_some() && (change.name.is_some() || change.expires_ms.is_some()) {
+        return Err(StoreError::Refused(TransitionRefused::Destroying));
+    }
+    if let Some(name) = &change.name
+        && let Some(existing) = name_holder(conn, &record.owner, name)?
+        && existing != record.id
+    {
+        return Err(StoreError::NameTaken { name: name.clone(), existing });
+    }
     let changed = [
         ("name", replace(&mut record.name, change.name)),
         ("metadata", replace(&mut record.metadata, change.metadata)),
@@ -158,6 +181,7 @@ fn apply_update(
         ("keep_workspace", replace(&mut record.keep_workspace, change.keep_workspace)),
         ("services", rebuild(&mut record.blueprint, change.services, |blueprint| &mut blueprint.services)),
         ("egress", rebuild(&mut record.blueprint, change.egress, |blueprint| &mut blueprint.egress)),
+        ("limits", rebuild(&mut record.blueprint, change.limits, |blueprint| &mut blueprint.limits)),
         ("env", replace(&mut record.env, change.env)),
     ];
     let fields: Vec<_> = changed.iter().filter(|(_, changed)| *changed).map(|(name, _)| *name).collect();

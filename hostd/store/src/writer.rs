@@ -40,14 +40,20 @@ pub(super) trait Job: Send {
     fn name(&self) -> &'static str;
     /// Runs the write inside a savepoint.
     fn run(&mut self, conn: &Connection) -> std::result::Result<(), StoreError>;
+    /// Called when the transaction is on the disk, before its events are published.
+    fn committed(&mut self);
     /// Sends the reply: the result of the write, or the error that lost the whole transaction.
     fn reply(self: Box<Self>, lost: Option<StoreError>);
 }
+
+/// What follows the commit of a write that succeeded.
+type Committed<T> = Box<dyn FnOnce(&T) + Send>;
 
 pub(super) struct WriteJob<T, F> {
     name: &'static str,
     work: Option<F>,
     result: Result<T>,
+    committed: Option<Committed<T>>,
     sender: oneshot::Sender<Result<T>>,
 }
 
@@ -57,8 +63,16 @@ where
     F: FnOnce(&Connection) -> Result<T> + Send + 'static,
 {
     pub(super) fn boxed(name: &'static str, work: F) -> (Box<dyn Job>, oneshot::Receiver<Result<T>>) {
+        Self::boxed_then(name, work, None)
+    }
+
+    pub(super) fn boxed_then(
+        name: &'static str,
+        work: F,
+        committed: Option<Committed<T>>,
+    ) -> (Box<dyn Job>, oneshot::Receiver<Result<T>>) {
         let (sender, reply) = oneshot::channel();
-        (Box::new(Self { name, work: Some(work), result: Err(StoreError::Broken), sender }), reply)
+        (Box::new(Self { name, work: Some(work), result: Err(StoreError::Broken), committed, sender }), reply)
     }
 }
 
@@ -79,6 +93,12 @@ where
             Err(_) => error!(write = self.name, "write panicked"),
         }
         self.result.as_ref().map(|_| ()).map_err(StoreError::clone)
+    }
+
+    fn committed(&mut self) {
+        if let (Some(committed), Ok(result)) = (self.committed.take(), &self.result) {
+            committed(result);
+        }
     }
 
     fn reply(self: Box<Self>, lost: Option<StoreError>) {
@@ -149,7 +169,10 @@ impl Writer {
         }
         self.metrics.commit_jobs.observe(batch.len() as f64);
         match &lost {
-            None => self.publish(),
+            None => {
+                batch.iter_mut().for_each(|job| job.committed());
+                self.publish();
+            }
             Some(_) => self.rollback(),
         }
         match &lost {

@@ -42,6 +42,10 @@ pub enum ApiErrorCode {
     BudgetExceeded,
     /// A limit on the number of resources or requests is reached.
     TooMany,
+    /// The quota of the tenant or principal has no room: `detail.quota` has the numbers and what uses them.
+    QuotaExceeded,
+    /// A living sandbox of this owner has the name: `detail.existing`.
+    NameTaken,
     /// The exec or service is not running, or the sandbox is not and the request must not wake it.
     NotRunning,
     /// The files of this sandbox are within reach only while it runs: start it first.
@@ -70,8 +74,8 @@ pub enum ApiErrorCode {
     Waking,
     /// The backend does not respond, or the sandbox runs in another PID namespace than hostd.
     DriverUnavailable,
-    /// The host has not enough free memory.
-    NoCapacity,
+    /// The host has not enough free memory: `detail.capacity` has the numbers.
+    Capacity,
     /// The disk of the data directory is below its floor or full: free space, then repeat the request.
     DiskFull,
     /// The sandbox did not respond in time.
@@ -83,7 +87,7 @@ pub enum ApiErrorCode {
 }
 
 impl ApiErrorCode {
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 38] = [
         Self::InvalidRequest,
         Self::Unauthorized,
         Self::Forbidden,
@@ -101,6 +105,8 @@ impl ApiErrorCode {
         Self::KeyRefused,
         Self::BudgetExceeded,
         Self::TooMany,
+        Self::QuotaExceeded,
+        Self::NameTaken,
         Self::NotRunning,
         Self::Asleep,
         Self::FileExists,
@@ -115,7 +121,7 @@ impl ApiErrorCode {
         Self::PortClosed,
         Self::Waking,
         Self::DriverUnavailable,
-        Self::NoCapacity,
+        Self::Capacity,
         Self::DiskFull,
         Self::TimedOut,
         Self::ShuttingDown,
@@ -131,6 +137,7 @@ impl ApiErrorCode {
             Self::MethodNotAllowed => 405,
             Self::Conflict
             | Self::ScopeTaken
+            | Self::NameTaken
             | Self::NotRunning
             | Self::Asleep
             | Self::FileExists
@@ -146,12 +153,12 @@ impl ApiErrorCode {
             | Self::NoModel
             | Self::KeyRefused
             | Self::OutsideWorkspace => 422,
-            Self::TooMany | Self::BudgetExceeded => 429,
+            Self::TooMany | Self::BudgetExceeded | Self::QuotaExceeded => 429,
             Self::Internal => 500,
             Self::SandboxFailed | Self::PortClosed => 502,
-            Self::Waking | Self::DriverUnavailable | Self::ShuttingDown => 503,
+            Self::Waking | Self::DriverUnavailable | Self::Capacity | Self::ShuttingDown => 503,
             Self::TimedOut => 504,
-            Self::NoCapacity | Self::DiskFull => 507,
+            Self::DiskFull => 507,
         }
     }
 
@@ -162,7 +169,7 @@ impl ApiErrorCode {
             | Self::PortClosed
             | Self::Waking
             | Self::DriverUnavailable
-            | Self::NoCapacity
+            | Self::Capacity
             | Self::DiskFull
             | Self::TimedOut
             | Self::ShuttingDown => true,
@@ -182,6 +189,8 @@ impl ApiErrorCode {
             | Self::NoModel
             | Self::KeyRefused
             | Self::BudgetExceeded
+            | Self::QuotaExceeded
+            | Self::NameTaken
             | Self::NotRunning
             | Self::Asleep
             | Self::FileExists
@@ -231,7 +240,7 @@ pub struct ApiErrorDetail {
     pub supported: Vec<String>,
     /// Why the sandbox failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<super::Problem>,
+    pub problem: Option<Box<super::Problem>>,
     /// How the sandbox died, where that caused the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_mortem: Option<Box<super::PostMortem>>,
@@ -244,6 +253,12 @@ pub struct ApiErrorDetail {
     /// The resource that was not found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<Box<super::Missing>>,
+    /// What the quota allows and what uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<Box<super::QuotaDetail>>,
+    /// Why there is no room for the sandbox, in numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Box<super::CapacityDetail>>,
 }
 
 impl ApiErrorDetail {

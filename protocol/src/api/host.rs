@@ -1,5 +1,6 @@
 //! The host: capacity, drivers, and stale resources.
 
+use super::{MemoryLevel, PressureView};
 use serde::{Deserialize, Serialize};
 
 /// Default socket paths of Docker and Podman.
@@ -17,7 +18,25 @@ pub struct HostView {
     pub drivers: Vec<DriverView>,
     pub cpus: u32,
     pub memory_total_bytes: u64,
+    /// For sandboxes: of the host, or of the tightest control group above them.
     pub memory_available_bytes: u64,
+    /// Available memory below which creates and wakes are refused.
+    #[serde(default)]
+    pub memory_reserve_bytes: u64,
+    /// Memory of sandboxes that were admitted a moment ago and do not use it yet.
+    #[serde(default)]
+    pub memory_admitted_bytes: u64,
+    /// The limit of all sandboxes together; absent: none but the memory of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit_bytes: Option<u64>,
+    #[serde(default)]
+    pub memory_level: MemoryLevel,
+    /// Absent where the kernel does not measure it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_pressure: Option<PressureView>,
+    /// Processes that run or wait for the disk, averaged over 1, 5 and 15 minutes.
+    #[serde(default)]
+    pub load: [f64; 3],
     pub disk_total_bytes: u64,
     /// Free space on the file system of the data directory, without hostd's own reserve.
     pub disk_free_bytes: u64,
@@ -29,6 +48,9 @@ pub struct HostView {
     pub hostd_rss_bytes: u64,
     /// Number of sandboxes by status.
     pub sandboxes: std::collections::BTreeMap<String, u64>,
+    /// Number of sandboxes that are not destroyed, by driver.
+    #[serde(default)]
+    pub sandboxes_by_driver: std::collections::BTreeMap<String, u64>,
     /// Problems of this host, as text.
     pub warnings: Vec<String>,
 }

@@ -5,9 +5,11 @@
 //! runtimed, unknown fields are refused by name.
 
 mod agent;
+mod capacity;
 mod error;
 mod exec;
 mod files;
+mod fingerprint;
 mod host;
 mod id;
 mod model;
@@ -15,7 +17,10 @@ mod network;
 mod not_found;
 mod owner;
 mod preview;
+mod quota;
 mod sandbox;
+mod secret;
+mod share;
 mod task;
 mod task_changes;
 mod terminal;
@@ -23,12 +28,17 @@ mod token;
 mod tunnel;
 
 pub use agent::{AgentView, WarmAnswer, WarmCreate};
+pub use capacity::{
+    CapacityDetail, LeftoverKind, LimitsChange, MemoryLevel, PressureView, ReapItem, ReapReport, SandboxCost,
+    StatsView,
+};
 pub use error::{ApiError, ApiErrorBody, ApiErrorCode, ApiErrorDetail};
 pub use exec::{ExecAnswer, ExecCreate, TtyChoice};
 pub use files::{
     ContentEncoding, FileChangeView, FileLinkCreate, FileLinkCreated, FileLinkMethod, FileLinkView, FilePage,
     FileView, FilesWritten, SearchMatchView, SearchView, SkippedView, UnpackView, WriteFile, WriteFiles,
 };
+pub use fingerprint::{BadFingerprint, CertificateFingerprint};
 pub use host::{
     Capabilities, DOCKER_SOCKET, DiskLevel, DriverView, HostView, PODMAN_SOCKET, StaleList, StaleView,
     Unasked,
@@ -44,11 +54,19 @@ pub use network::{
 pub use not_found::{Missing, MissingKind};
 pub use owner::{Label, Owner, SandboxScope, ScopeKind};
 pub use preview::{PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView};
+pub use quota::{
+    OwnQuota, Quota, QuotaDetail, QuotaHolder, QuotaResource, QuotaScope, QuotaSource, QuotaUse, QuotaView,
+};
 pub use sandbox::{
     ActivityView, AttemptRelation, AttemptState, AttemptView, DeathCause, EnsureAnswer, EventView,
     IdlePolicy, Image, Limits, LimitsSpec, Page, Phase, PortView, PostMortem, PreviewHeaders, Problem,
-    ProblemCode, SandboxSpec, SandboxStatus, SandboxView, Seed, SleepsTo, StatsView, TtlChange, Visibility,
+    ProblemCode, SandboxSpec, SandboxStatus, SandboxView, Seed, SleepsTo, TtlChange, Visibility,
 };
+pub use secret::{
+    BadSecretName, BadSecretRef, SECRET_NAME_MAX_BYTES, SECRET_VALUE_MAX_BYTES, SecretName, SecretRef,
+    SecretSpec, SecretView,
+};
+pub use share::{ShareAccess, ShareSpec, ShareView, SharedView};
 pub use task::{TaskAnswer, TaskCreate, TaskEventView};
 pub use task_changes::{ChangesState, FileDiffView, TaskChangesView};
 pub use terminal::{SUBPROTOCOL, TOKEN_SUBPROTOCOL, TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText};

@@ -1,6 +1,6 @@
 //! Models: providers, the models that tasks may use, prices and budgets.
 
-use super::Label;
+use super::{Label, SecretRef};
 use crate::Dialect;
 use serde::{Deserialize, Serialize};
 
@@ -17,10 +17,14 @@ pub struct ProviderSpec {
     /// of the vendor of the dialect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// API key, of 8 characters or more; no response shows it. A new provider needs `key` or `no_key`. When absent the
+    /// API key, of 8 characters or more; no response shows it. A new provider needs `key`, `key_from` or `no_key`. When absent the
     /// stored key is kept, unless scheme, host or port of `base_url` change: then it must be given again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Secret that is the key, as in `secret:NAME`, instead of `key`: one of the provider's tenant, or of the operator's
+    /// tenant `default` where all tenants use the provider. A new value of the secret is used from the next call on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_from: Option<SecretRef>,
     /// The provider needs no key, as a server on this machine may. A stored key is deleted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_key: bool,
@@ -73,6 +77,9 @@ pub struct ProviderView {
     pub dialect: Dialect,
     pub base_url: String,
     pub has_key: bool,
+    /// Secret that is the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_from: Option<SecretRef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Label>,
     pub models: Vec<ModelSpec>,

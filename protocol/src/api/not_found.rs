@@ -33,15 +33,20 @@ pub enum MissingKind {
     Permission,
     Exec,
     Service,
+    /// Addressed by the principal that a sandbox is shared with, or as `tenant`.
+    Share,
     PreviewLink,
     /// A signed URL of a file.
     FileLink,
     Token,
+    Secret,
     Image,
     EgressProfile,
     ModelProvider,
     /// Addressed by the id of a tenant.
     Budget,
+    /// Addressed by the tenant, or by the principal.
+    Quota,
 }
 
 impl Missing {
@@ -64,16 +69,21 @@ impl Display for Missing {
         match self.kind {
             MissingKind::Sandbox => return write!(f, "no sandbox `{id}` (or it belongs to another tenant)"),
             MissingKind::Token => return write!(f, "no token `{id}` (or it belongs to another tenant)"),
+            MissingKind::Secret => return write!(f, "no secret `{id}`"),
             MissingKind::Image => return write!(f, "no image `{id}`"),
             MissingKind::EgressProfile => return write!(f, "no egress profile `{id}`"),
             MissingKind::ModelProvider => return write!(f, "no model provider `{id}`"),
             MissingKind::Budget => {
                 return write!(f, "no budget for tenant `{id}` (or this token may not read it)");
             }
+            MissingKind::Quota => {
+                return write!(f, "no quota of `{id}` (or this token may not read it)");
+            }
             MissingKind::Task => write!(f, "no task `{id}`")?,
             MissingKind::Permission => write!(f, "no open permission `{id}`")?,
             MissingKind::Exec => write!(f, "no exec `{id}`")?,
             MissingKind::Service => write!(f, "no service `{id}`")?,
+            MissingKind::Share => write!(f, "no share with `{id}`")?,
             MissingKind::FileLink => write!(f, "no signed URL `{id}`")?,
             MissingKind::PreviewLink => write!(f, "no preview link `{id}`")?,
         }

@@ -3,7 +3,7 @@
 //! A new field of the spec goes into [`SandboxSpec`]; hostd resolves it in `hostd/src/core/blueprint.rs`, documents its
 //! limits in `hostd/src/api/openapi/constraints.rs`, and the command sets it in `cli/src/sandbox_flags.rs`.
 
-use super::{ApiErrorCode, Network, NetworkSpec, Owner, SandboxId, SandboxScope};
+use super::{ApiErrorCode, Network, NetworkSpec, Owner, SandboxId, SandboxScope, SharedView};
 use crate::{Cursor, EnvMap, ListeningPort, Reason, ServiceSpec, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -207,6 +207,8 @@ pub enum ProblemCode {
     /// A foreign resource of the backend already has the name of this sandbox.
     NameTaken,
     DiskFull,
+    /// hostd stopped the sandbox because the host ran out of memory and it was idle.
+    MemoryPressure,
     DriverUnavailable,
 }
 
@@ -225,7 +227,8 @@ impl ProblemCode {
             | Self::Damaged
             | Self::ImageMissing
             | Self::NameTaken
-            | Self::DiskFull => ApiErrorCode::SandboxFailed,
+            | Self::DiskFull
+            | Self::MemoryPressure => ApiErrorCode::SandboxFailed,
         }
     }
 }
@@ -290,8 +293,14 @@ pub struct SandboxView {
     pub name: String,
     #[serde(flatten)]
     pub owner: Owner,
+    /// Set where the sandbox belongs to a colleague who shares it with the caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<SharedView>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<SandboxScope>,
+    /// The sandbox that took its name by `replace`; this one is destroyed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_by: Option<SandboxId>,
     pub status: SandboxStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
@@ -434,26 +443,6 @@ pub struct PortView {
     /// Preview URL; absent where the process listens on an address that previews do not reach.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<String>,
-}
-
-/// Resource use of a sandbox: `GET …/stats`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct StatsView {
-    pub memory_bytes: u64,
-    pub memory_peak_bytes: u64,
-    pub memory_limit_bytes: u64,
-    pub cpu_usage_us: u64,
-    pub pids: u64,
-    pub pids_limit: u64,
-    pub oom_kills: u64,
-    pub pids_limit_hits: u64,
-    /// Space that the workspace uses of its limit; absent without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disk_bytes: Option<u64>,
-    /// `limits.disk_mb` in bytes; absent without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disk_limit_bytes: Option<u64>,
 }
 
 /// Why a sandbox is awake, and when it will sleep: `GET …/activity`.

@@ -68,6 +68,9 @@ pub struct TaskAnswer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<FailureReason>,
     pub agent: String,
+    /// Principal that submitted it; absent where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<String>,
     /// Empty for a recovered task.
     pub prompt: String,
     /// Whether the task was recovered from its sandbox after hostd lost its database: prompt and model use are unknown.

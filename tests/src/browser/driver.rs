@@ -34,6 +34,13 @@ const FLAGS: [&str; 13] = [
 ];
 const SIGN: &str = "was started successfully on port ";
 
+/// Which certificates a browser accepts.
+enum Trust {
+    Everything,
+    /// SHA-256 of one public key, in base64.
+    Pinned(String),
+}
+
 pub struct Browser {
     pub(super) dir: TempDir,
     child: Child,
@@ -47,15 +54,24 @@ impl Browser {
     /// Starts chromedriver, which picks a port for both address families and exits if another program took
     /// one of them meanwhile.
     pub async fn start() -> Result<Self> {
+        Self::start_as(&Trust::Everything).await
+    }
+
+    /// The same, trusting only the certificate with this pin.
+    pub async fn start_pinned(pin: String) -> Result<Self> {
+        Self::start_as(&Trust::Pinned(pin)).await
+    }
+
+    async fn start_as(trust: &Trust) -> Result<Self> {
         for _ in 0..3 {
-            if let Ok(browser) = Self::try_start().await {
+            if let Ok(browser) = Self::try_start(trust).await {
                 return Ok(browser);
             }
         }
-        Self::try_start().await
+        Self::try_start(trust).await
     }
 
-    async fn try_start() -> Result<Self> {
+    async fn try_start(trust: &Trust) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("slipway-browser-").tempdir()?;
         let mut child = spawn(dir.path())?;
         let stdout = child.stdout.take().context("its output")?;
@@ -63,16 +79,20 @@ impl Browser {
         let port = timeout(PATIENCE, port(&mut printed)).await.context("chromedriver is never ready")??;
         let caller = Caller::tcp(&format!("http://127.0.0.1:{port}"), None);
         let mut browser = Self { dir, child, _printed: printed, caller, session: String::new() };
-        browser.begin().await?;
+        browser.begin(trust).await?;
         Ok(browser)
     }
 
-    async fn begin(&mut self) -> Result<()> {
+    async fn begin(&mut self, trust: &Trust) -> Result<()> {
         let profile = format!("--user-data-dir={}", self.dir.path().join("profile").display());
-        let flags: Vec<&str> = FLAGS.into_iter().chain([profile.as_str()]).collect();
+        let pin = match trust {
+            Trust::Everything => None,
+            Trust::Pinned(pin) => Some(format!("--ignore-certificate-errors-spki-list={pin}")),
+        };
+        let flags: Vec<&str> = FLAGS.into_iter().chain([profile.as_str()]).chain(pin.as_deref()).collect();
         let wanted = json!({
             "browserName": "chrome",
-            "acceptInsecureCerts": true,
+            "acceptInsecureCerts": pin.is_none(),
             "goog:chromeOptions": {"args": flags},
             "goog:loggingPrefs": {"browser": "ALL"},
             "timeouts": {"pageLoad": PATIENCE.as_millis() as u64, "script": PATIENCE.as_millis() as u64},

@@ -14,13 +14,13 @@ mod stale_engines;
 
 pub use external_network::ExternalNetwork;
 pub use images::{BUSYBOX, Image, busybox};
+pub use network_namespace::NetworkNamespace;
 pub use registry::{ADDRESS, Registry};
 pub use shared::SharedEngines;
 
 use crate::sandbox::PATIENCE;
 use crate::stale_directories;
 use anyhow::{Context, Result, ensure};
-use network_namespace::NetworkNamespace;
 use nix::fcntl::Flock;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -1,5 +1,6 @@
 //! A client of hostd's API: an address and an optional token. It opens one connection per request.
 
+use crate::https::Certificate;
 use crate::sandbox::PATIENCE;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -19,6 +20,12 @@ use tokio::time::timeout;
 #[derive(Debug, Clone)]
 enum Address {
     Tcp(String),
+    Tls {
+        address: String,
+        /// In the certificate.
+        name: String,
+        certificate: Certificate,
+    },
     Unix(PathBuf),
 }
 
@@ -84,6 +91,22 @@ impl Caller {
         Self { place: Address::Tcp(address), token: token.map(str::to_owned) }
     }
 
+    /// By TLS and HTTP/1.1, to a hostd with this certificate.
+    pub fn tls(url: &str, certificate: &Certificate, token: Option<&str>) -> Self {
+        let address = url.trim_start_matches("https://").to_owned();
+        let (name, certificate) = ("localhost".to_owned(), certificate.clone());
+        Self { place: Address::Tls { address, name, certificate }, token: token.map(str::to_owned) }
+    }
+
+    /// The same place by TLS, under another name.
+    pub fn named(mut self, other: &str) -> Self {
+        match &mut self.place {
+            Address::Tls { name, .. } => other.clone_into(name),
+            Address::Tcp(_) | Address::Unix(_) => panic!("only TLS has names"),
+        }
+        self
+    }
+
     pub fn unix(socket: PathBuf) -> Self {
         Self { place: Address::Unix(socket), token: None }
     }
@@ -147,6 +170,13 @@ impl Caller {
             Address::Tcp(address) => {
                 headers.entry(HOST).or_insert(HeaderValue::from_str(address)?);
                 let stream = TcpStream::connect(address).await.context("connect")?;
+                let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+                tokio::spawn(connection.with_upgrades());
+                Ok(sender.send_request(request).await?)
+            }
+            Address::Tls { address, name, certificate } => {
+                headers.entry(HOST).or_insert(HeaderValue::from_str(name)?);
+                let stream = certificate.connect(address, name).await?;
                 let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
                 tokio::spawn(connection.with_upgrades());
                 Ok(sender.send_request(request).await?)

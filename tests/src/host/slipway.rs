@@ -29,7 +29,8 @@ impl Hostd {
     pub fn slipway(&self, arguments: &[&str]) -> Result<Command> {
         let mut command = Command::new(program("slipway")?);
         command.args(arguments).env("SLIPWAY_DATA_DIR", self.data());
-        command.env_remove("SLIPWAY_URL").env_remove("SLIPWAY_TOKEN").kill_on_drop(true);
+        command.env_remove("SLIPWAY_URL").env_remove("SLIPWAY_TOKEN").env_remove("SLIPWAY_CONTEXT");
+        command.kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(command)
     }

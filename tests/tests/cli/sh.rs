@@ -33,7 +33,8 @@ impl Fixture {
     fn slipway(&self, arguments: &[&str]) -> Result<Command> {
         let mut command = Command::new(program("slipway")?);
         command.args(arguments).env("SLIPWAY_DATA_DIR", self.hostd.data()).env("TERM", "vt100");
-        command.env_remove("SLIPWAY_URL").env_remove("SLIPWAY_TOKEN").kill_on_drop(true);
+        command.env_remove("SLIPWAY_URL").env_remove("SLIPWAY_TOKEN").env_remove("SLIPWAY_CONTEXT");
+        command.kill_on_drop(true);
         Ok(command)
     }
 

@@ -1,5 +1,7 @@
 //! Previews: the edge, real dev servers, real proxies and a real browser.
 
+mod api_browser;
+mod api_proxies;
 mod edge;
 mod edge_load;
 mod error_pages;

@@ -64,21 +64,22 @@ class App(BaseHTTPRequestHandler):
 ThreadingHTTPServer(("127.0.0.1", 3000), App).serve_forever()
 "#;
 
-/// The fenced block of that language; there must be one.
-fn snippet(language: &str) -> Result<&'static str> {
-    let (_, rest) = DOCUMENT.split_once(&format!("```{language}\n")).context("no such block")?;
+/// The fenced block of that language below a heading; there must be one.
+pub(super) fn snippet(heading: &str, language: &str) -> Result<&'static str> {
+    let (_, section) = DOCUMENT.split_once(&format!("\n## {heading}\n")).context("no such heading")?;
+    let (_, rest) = section.split_once(&format!("```{language}\n")).context("no such block")?;
     Ok(rest.split_once("```").context("it never ends")?.0)
 }
 
 /// The snippet with what is the reader's own: each must be in it.
-fn filled(snippet: &str, own: &[(&str, &str)]) -> Result<String> {
+pub(super) fn filled(snippet: &str, own: &[(&str, &str)]) -> Result<String> {
     own.iter().try_fold(snippet.to_owned(), |text, (theirs, ours)| {
         ensure!(text.contains(theirs), "{theirs} is not in {text}");
         Ok(text.replace(theirs, ours))
     })
 }
 
-fn free_port() -> Result<u16> {
+pub(super) fn free_port() -> Result<u16> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
@@ -131,9 +132,36 @@ async fn app(caller: &Caller) -> Result<String> {
 }
 
 /// A proxy in the foreground, ended with the test.
-struct Proxy(Child);
+pub(super) struct Proxy(Child);
 
 impl Proxy {
+    /// nginx in a directory, with this in its `http` block.
+    pub(super) fn nginx(dir: &Path, http: &str) -> Result<Self> {
+        let at = dir.display();
+        let config = format!(
+            "daemon off; pid {at}/pid; events {{}}\nhttp {{ access_log off; client_body_temp_path {at}/body;
+             proxy_temp_path {at}/proxy; fastcgi_temp_path {at}/fastcgi; uwsgi_temp_path {at}/uwsgi;
+             scgi_temp_path {at}/scgi;\n{http} }}"
+        );
+        std::fs::write(dir.join("nginx.conf"), config)?;
+        let mut command = Command::new("nginx");
+        command.arg("-p").arg(dir).arg("-c").arg(dir.join("nginx.conf")).arg("-e").arg(dir.join("error.log"));
+        Self::start(command)
+    }
+
+    /// Caddy in a directory with this file, on a port of loopback.
+    pub(super) fn caddy(dir: &Path, port: u16, caddyfile: &str) -> Result<Self> {
+        // Not to be the machine's own: another port, and nothing but loopback.
+        let config = format!(
+            "{{\n\tadmin off\n\tauto_https disable_redirects\n\thttps_port {port}\n\tdefault_bind 127.0.0.1\n}}\n{caddyfile}"
+        );
+        std::fs::write(dir.join("Caddyfile"), config)?;
+        let mut command = Command::new("caddy");
+        command.args(["run", "--adapter", "caddyfile", "--config"]).arg(dir.join("Caddyfile"));
+        command.env("HOME", dir).stderr(std::fs::File::create(dir.join("log"))?);
+        Self::start(command)
+    }
+
     fn start(mut command: Command) -> Result<Self> {
         let program = command.get_program().to_owned();
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
@@ -231,22 +259,12 @@ async fn passes(browser: &Browser<'_>) -> Result<()> {
 #[tokio::test]
 async fn the_nginx_of_the_document_lets_everything_through() -> Result<()> {
     let stage = Fixture::start("https").await?;
-    let (port, at) = (free_port()?, stage.dir.path().display());
+    let port = free_port()?;
     let listen = format!("listen 127.0.0.1:{port} ssl");
     let own = stage.own()?;
     let mut own: Vec<(&str, &str)> = own.iter().map(|(theirs, ours)| (*theirs, ours.as_str())).collect();
     own.push(("listen 443 ssl", &listen));
-    let config = format!(
-        "daemon off; pid {at}/pid; events {{}}\nhttp {{ access_log off; client_body_temp_path {at}/body;
-         proxy_temp_path {at}/proxy; fastcgi_temp_path {at}/fastcgi; uwsgi_temp_path {at}/uwsgi;
-         scgi_temp_path {at}/scgi;\n{} }}",
-        filled(snippet("nginx")?, &own)?
-    );
-    std::fs::write(stage.dir.path().join("nginx.conf"), config)?;
-    let mut command = Command::new("nginx");
-    command.arg("-p").arg(stage.dir.path()).arg("-c").arg(stage.dir.path().join("nginx.conf"));
-    command.arg("-e").arg(stage.dir.path().join("error.log"));
-    let _nginx = Proxy::start(command)?;
+    let _nginx = Proxy::nginx(stage.dir.path(), &filled(snippet("nginx", "nginx")?, &own)?)?;
     let_through(stage, port).await
 }
 
@@ -265,16 +283,7 @@ async fn the_caddy_of_the_document_lets_everything_through() -> Result<()> {
     let port = free_port()?;
     let own = stage.own()?;
     let own: Vec<(&str, &str)> = own.iter().map(|(theirs, ours)| (*theirs, ours.as_str())).collect();
-    // Not to be the machine's own: another port, and nothing but loopback.
-    let config = format!(
-        "{{\n\tadmin off\n\tauto_https disable_redirects\n\thttps_port {port}\n\tdefault_bind 127.0.0.1\n}}\n{}",
-        filled(snippet("caddyfile")?, &own)?
-    );
-    std::fs::write(stage.dir.path().join("Caddyfile"), config)?;
-    let mut command = Command::new("caddy");
-    command.args(["run", "--adapter", "caddyfile", "--config"]).arg(stage.dir.path().join("Caddyfile"));
-    command.env("HOME", stage.dir.path()).stderr(std::fs::File::create(stage.dir.path().join("log"))?);
-    let _caddy = Proxy::start(command)?;
+    let _caddy = Proxy::caddy(stage.dir.path(), port, &filled(snippet("Caddy", "caddyfile")?, &own)?)?;
     let_through(stage, port).await
 }
 

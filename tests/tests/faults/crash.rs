@@ -27,6 +27,7 @@ const OF_TASKS: [&str; 7] = [
     "cancel_task",
     "conclude_task",
 ];
+const OF_QUOTAS: [&str; 2] = ["put_quota", "replace_sandbox"];
 const OF_MODELS: [&str; 2] = ["put_provider", "put_budget"];
 /// These need an agent and its model; the tests of the store itself die there.
 const OF_AGENTS: [&str; 2] = ["call_ended", "judge_task"];
@@ -34,8 +35,17 @@ const OF_CALLS: [&str; 3] = ["insert_token", "idempotency_begin", "idempotency_f
 
 #[test]
 fn every_point_where_hostd_can_be_cut_off_is_tried() {
-    let tried =
-        [&OF_SANDBOXES[..], &OF_ATTEMPTS, &OF_EXECS, &OF_TASKS, &OF_MODELS, &OF_AGENTS, &OF_CALLS].concat();
+    let tried = [
+        &OF_SANDBOXES[..],
+        &OF_ATTEMPTS,
+        &OF_EXECS,
+        &OF_TASKS,
+        &OF_QUOTAS,
+        &OF_MODELS,
+        &OF_AGENTS,
+        &OF_CALLS,
+    ]
+    .concat();
     let points: BTreeSet<String> = tried.iter().flat_map(|job| points_of(job)).collect();
     assert_eq!(points, NAMES.iter().map(|name| (*name).to_owned()).collect());
 }
@@ -58,6 +68,11 @@ async fn cut_off_while_it_writes_an_exec_or_events_it_goes_on_where_it_was() -> 
 #[tokio::test]
 async fn cut_off_while_it_writes_a_task_it_goes_on_where_it_was() -> Result<()> {
     cut_off_at(&OF_TASKS).await
+}
+
+#[tokio::test]
+async fn cut_off_while_it_writes_a_quota_or_a_replacement_it_goes_on_where_it_was() -> Result<()> {
+    cut_off_at(&OF_QUOTAS).await
 }
 
 #[tokio::test]
@@ -121,6 +136,8 @@ async fn work(hostd: &Hostd, first: &str, key: &str) -> Result<String> {
     caller.put("/v1/model-providers/openai", &provider).await?.expect::<Value>(200)?;
     let budget = json!({"requests": 9, "per": "day"});
     caller.put("/v1/budgets/acme", &budget).await?.expect::<Value>(200)?;
+    caller.put("/v1/quotas/acme", &json!({"sandboxes": 9})).await?.expect::<Value>(200)?;
+    replace(caller, key).await?;
     let made: Value = keyed(caller, "/v1/sandboxes", key, &json!({"name": "second"})).await?.expect(201)?;
     let second = made["id"].as_str().context("an id")?.to_owned();
     let once = json!({"id": "once", "shell": "echo ran >> /home/sandbox/ran"});
@@ -134,6 +151,23 @@ async fn work(hostd: &Hostd, first: &str, key: &str) -> Result<String> {
     lose(hostd, &second).await?;
     caller.post(&format!("/v1/sandboxes/{second}/start"), &json!({})).await?.expect::<Value>(200)?;
     Ok(second)
+}
+
+/// Makes a sandbox, another one in its place, and takes that away again.
+async fn replace(caller: &Caller, key: &str) -> Result<()> {
+    let mut last = String::new();
+    for nth in ["a", "b"] {
+        let (path, body) = ("/v1/sandboxes?replace=true", json!({"name": "third"}));
+        let made: Value = keyed(caller, path, &format!("{key}-{nth}"), &body).await?.expect(201)?;
+        last = made["id"].as_str().context("an id")?.to_owned();
+    }
+    caller.delete(&format!("/v1/sandboxes/{last}")).await?.expect::<Value>(200)?;
+    until("both are gone", async || {
+        let page: Value = caller.get("/v1/sandboxes?limit=1000").await?.expect(200)?;
+        let left = page["items"].as_array().context("items")?.iter().any(|one| one["name"] == "third");
+        Ok((!left).then_some(()))
+    })
+    .await
 }
 
 /// A task that runs to its end, and one whose end is wanted. Both are told whole, and ran once.

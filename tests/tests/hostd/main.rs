@@ -1,20 +1,28 @@
 //! hostd through its API, with real crun.
 
 mod api;
+mod api_tls;
+mod capacity;
 mod doze;
 mod drivers;
 mod ensure;
 mod events;
 mod execs;
 mod files;
+mod http2;
 mod lifecycle;
 mod models;
+mod names;
 mod older;
 mod ownership;
 mod post_mortem;
+mod quota_counters;
+mod quotas;
 mod requests;
+mod secrets;
 mod seeds;
 mod services;
+mod sharing;
 mod task_changes;
 mod task_log;
 mod tasks;

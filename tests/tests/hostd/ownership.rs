@@ -22,8 +22,12 @@ enum For {
     Runner,
     /// Callers that may see the sandbox.
     Seeing,
-    /// Callers that may see and change the sandbox.
+    /// Callers that may see and use the sandbox.
     Driving,
+    /// Callers to whom the sandbox belongs.
+    Owning,
+    /// The same, of a sandbox that is destroyed, with its shares.
+    OwningDestroyed,
     /// The administrator of a tenant.
     Admin,
     /// The administrator of the tenant of the token.
@@ -48,7 +52,7 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     ("GET /v1/sandboxes/{id}/ports", For::Seeing, "", &[200]),
     ("GET /v1/sandboxes/{id}/stats", For::Seeing, "", &[200]),
     ("GET /v1/sandboxes/{id}/egress", For::Seeing, "", &[200]),
-    ("PUT /v1/sandboxes/{id}/egress", For::Driving, r#"{"deny": ["a.example"]}"#, &[200]),
+    ("PUT /v1/sandboxes/{id}/egress", For::Owning, r#"{"deny": ["a.example"]}"#, &[200]),
     ("GET /v1/egress-profiles", For::Admin, "", &[200]),
     ("PUT /v1/egress-profiles/{name}", For::Operator, r#"{"deny": ["a.example"]}"#, &[200]),
     ("GET /v1/egress-profiles/{name}", For::Admin, "", &[200]),
@@ -81,9 +85,9 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
         &[200],
     ),
     ("PUT /v1/sandboxes/{id}/files/archive", For::Driving, "no archive", &[400]),
-    ("POST /v1/sandboxes/{id}/file-links", For::Driving, r#"{"method": "GET", "path": "f"}"#, &[201]),
+    ("POST /v1/sandboxes/{id}/file-links", For::Owning, r#"{"method": "GET", "path": "f"}"#, &[201]),
     ("GET /v1/sandboxes/{id}/file-links", For::Seeing, "", &[200]),
-    ("DELETE /v1/sandboxes/{id}/file-links/{file_link}", For::Driving, "", &[404]),
+    ("DELETE /v1/sandboxes/{id}/file-links/{file_link}", For::Owning, "", &[404]),
     // Without a signature, which is all that counts, whoever asks.
     ("GET /v1/sandboxes/{id}/file-links/{file_link}/content", For::Everybody, "", &[401]),
     ("PUT /v1/sandboxes/{id}/file-links/{file_link}/content", For::Everybody, "x", &[401]),
@@ -96,11 +100,18 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     ("GET /v1/sandboxes/{id}/warm", For::Seeing, "", &[404]),
     ("GET /v1/sandboxes/{id}/services", For::Seeing, "", &[200]),
     ("GET /v1/sandboxes/{id}/services/{service}/logs", For::Seeing, "", &[200]),
-    ("POST /v1/sandboxes/{id}/preview-links", For::Driving, r#"{"port": 3000}"#, &[201]),
+    ("POST /v1/sandboxes/{id}/preview-links", For::Owning, r#"{"port": 3000}"#, &[201]),
     ("GET /v1/sandboxes/{id}/preview-links", For::Seeing, "", &[200]),
-    ("DELETE /v1/sandboxes/{id}/preview-links/{link}", For::Driving, "", &[204]),
-    ("PATCH /v1/sandboxes/{id}", For::Driving, r#"{"name": "n"}"#, &[200]),
-    ("PATCH /v1/sandboxes/{id}/ttl", For::Driving, r#"{"ttl": null}"#, &[200]),
+    ("DELETE /v1/sandboxes/{id}/preview-links/{link}", For::Owning, "", &[204]),
+    ("GET /v1/sandboxes/{id}/shares", For::Seeing, "", &[200]),
+    ("PUT /v1/sandboxes/{id}/shares/principals/{principal}", For::Owning, r#"{"access": "run"}"#, &[200]),
+    // Only the first finds it.
+    ("DELETE /v1/sandboxes/{id}/shares/principals/{principal}", For::Owning, "", &[204, 404]),
+    // There is none: it would let all colleagues see the sandbox.
+    ("DELETE /v1/sandboxes/{id}/shares/tenant", For::Owning, "", &[404]),
+    ("PATCH /v1/sandboxes/{id}", For::Owning, r#"{"name": "n"}"#, &[200]),
+    ("PATCH /v1/sandboxes/{id}/ttl", For::Owning, r#"{"ttl": null}"#, &[200]),
+    ("PATCH /v1/sandboxes/{id}/limits", For::Owning, r#"{"pids": 300}"#, &[200]),
     ("POST /v1/sandboxes/{id}/keepalive", For::Driving, "", &[200]),
     ("POST /v1/sandboxes/{id}/tasks", For::Driving, r#"{"prompt": "x", "command": ["true"]}"#, &[202]),
     ("POST /v1/sandboxes/{id}/warm", For::Driving, r#"{"agent": "command"}"#, &[400]),
@@ -126,22 +137,28 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     ("POST /v1/sandboxes/{id}/resume", For::Driving, "", &[200]),
     ("POST /v1/sandboxes/{id}/stop", For::Driving, "", &[200]),
     ("POST /v1/sandboxes/{id}/start", For::Driving, "", &[200]),
-    ("POST /v1/sandboxes/{id}/recreate", For::Driving, "", &[200]),
+    ("POST /v1/sandboxes/{id}/recreate", For::Owning, "", &[200]),
     ("GET /sandboxes", For::Known, "", &[200]),
     ("GET /sandbox/{id}", For::Seeing, "", &[200]),
     ("POST /wake/{id}", For::Driving, "", &[200]),
     ("POST /sandbox/{id}/exec", For::Driving, r#"{"cmd": ["true"]}"#, &[200]),
     ("POST /sandbox/{id}/keepalive", For::Driving, r#"{"until": 4102444800}"#, &[200]),
     // Only the first finds it.
-    ("DELETE /sandbox/{id}", For::Driving, "", &[204, 404]),
-    ("POST /sandbox/{id}/purge", For::Driving, "", &[200, 404]),
+    ("DELETE /sandbox/{id}", For::Owning, "", &[204, 404]),
+    ("POST /sandbox/{id}/purge", For::OwningDestroyed, "", &[200, 404]),
     ("POST /sandbox", For::Runner, "{}", &[201]),
-    ("DELETE /v1/sandboxes/{id}", For::Driving, "", &[200]),
+    ("DELETE /v1/sandboxes/{id}", For::OwningDestroyed, "", &[200]),
+    ("PUT /v1/sandboxes/{id}/shares/tenant", For::OwningDestroyed, r#"{"access": "read"}"#, &[410]),
+    ("DELETE /v1/sandboxes/{id}/shares", For::OwningDestroyed, "", &[410]),
     ("POST /v1/sandboxes", For::Runner, "{}", &[201]),
     ("POST /v1/sandboxes/ensure", For::Runner, "{}", &[200, 201]),
     ("POST /v1/tokens", For::Admin, r#"{"tenant": "{tenant}", "principal": "p"}"#, &[201]),
     ("GET /v1/tokens", For::Admin, "", &[200]),
     ("DELETE /v1/tokens/{token}", For::AdminOfToken, "", &[204]),
+    ("PUT /v1/secrets/{name}", For::Admin, r#"{"value": "of-a-test"}"#, &[200]),
+    ("GET /v1/secrets", For::Admin, "", &[200]),
+    // Each removes that of its own tenant; the second of a tenant comes too late.
+    ("DELETE /v1/secrets/{name}", For::Admin, "", &[204, 404]),
     ("GET /v1/audit", For::Admin, "", &[200]),
     ("GET /v1/models", For::Known, "", &[200]),
     (
@@ -157,8 +174,19 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     // Each asks for that of its own tenant, and only one has one.
     ("GET /v1/budgets/{tenant}", For::Admin, "", &[200, 404]),
     ("DELETE /v1/budgets/{tenant}", For::Operator, "", &[204]),
+    ("GET /v1/quota", For::Known, "", &[200]),
+    ("PUT /v1/quotas/{tenant}", For::Operator, r#"{"sandboxes": 1000}"#, &[200]),
+    ("PUT /v1/quotas/{tenant}/principals/{principal}", For::Admin, r#"{"sandboxes": 1000}"#, &[200]),
+    ("GET /v1/quotas", For::Admin, "", &[200]),
+    ("GET /v1/quotas/{tenant}", For::Admin, "", &[200]),
+    ("GET /v1/quotas/{tenant}/principals/{principal}", For::Admin, "", &[200]),
+    // The second who removes it comes too late.
+    ("DELETE /v1/quotas/{tenant}/principals/{principal}", For::Admin, "", &[204, 404]),
+    ("DELETE /v1/quotas/{tenant}", For::Operator, "", &[204, 404]),
     ("GET /v1/host", For::Operator, "", &[200]),
     ("GET /v1/host/stale", For::Operator, "", &[200]),
+    ("GET /v1/host/sandboxes", For::Operator, "", &[200]),
+    ("POST /v1/host/reap", For::Operator, "", &[200]),
     ("GET /v1/images", For::Operator, "", &[200]),
     ("POST /v1/images", For::Operator, r#"{"name": "i", "path": "/nowhere"}"#, &[400, 422]),
     ("DELETE /v1/images/{name}", For::Operator, "", &[404]),
@@ -170,8 +198,19 @@ enum Who {
     Owner,
     Reader,
     Colleague,
+    /// A colleague with whom the sandbox is shared to read.
+    SharedRead,
+    SharedRun,
+    /// The principal of `SharedRun`, with a token of scope read.
+    SharedRunReader,
+    /// Any colleague; another sandbox of the owner is shared with the whole tenant to run.
+    TenantShared,
+    /// A colleague with whom the sandbox was shared to run.
+    Unshared,
     Admin,
     Stranger,
+    /// The principal of `SharedRun`, of another tenant.
+    Namesake,
     OtherAdmin,
     Anonymous,
     Revoked,
@@ -179,21 +218,40 @@ enum Who {
     Operator,
 }
 
+impl Who {
+    /// Not found is all that these are told about the sandbox.
+    fn is_foreign(self) -> bool {
+        matches!(self, Self::Colleague | Self::Unshared | Self::Stranger | Self::Namesake | Self::OtherAdmin)
+    }
+
+    fn is_shared(self) -> bool {
+        matches!(self, Self::SharedRead | Self::SharedRun | Self::SharedRunReader | Self::TenantShared)
+    }
+}
+
 /// The rule. `None` is success.
 fn refusal(needs: For, who: Who) -> Option<u16> {
-    use Who::{Admin, Anonymous, Colleague, Expired, Operator, OtherAdmin, Owner, Reader, Revoked, Stranger};
-    let foreign = matches!(who, Colleague | Stranger | OtherAdmin);
+    use Who::{
+        Admin, Anonymous, Expired, Operator, OtherAdmin, Reader, Revoked, SharedRead, SharedRunReader,
+        TenantShared,
+    };
+    let token_reads = matches!(who, Reader | SharedRunReader);
     match (needs, who) {
         (For::Everybody, _) | (_, Operator) => None,
         (_, Anonymous | Revoked | Expired) => Some(401),
         (For::Known, _) => None,
-        (For::Runner, who) => (who == Reader).then_some(403),
-        (For::Seeing, _) => foreign.then_some(404),
-        (For::Driving, Reader) => Some(403),
-        (For::Driving, _) => foreign.then_some(404),
+        (For::Runner, _) => token_reads.then_some(403),
+        (For::Seeing, who) => who.is_foreign().then_some(404),
+        (For::Driving | For::Owning | For::OwningDestroyed, _) if token_reads => Some(403),
+        (For::Driving, SharedRead) => Some(403),
+        (For::Owning, who) if who.is_shared() => Some(403),
+        // The sandbox of this caller lives on.
+        (For::OwningDestroyed, TenantShared) => Some(403),
+        (For::OwningDestroyed, who) if who.is_shared() => Some(404),
+        (For::Driving | For::Owning | For::OwningDestroyed, who) => who.is_foreign().then_some(404),
         (For::AdminOfToken, OtherAdmin) => Some(404),
         (For::Admin | For::AdminOfToken, Admin | OtherAdmin) => None,
-        (For::Admin | For::AdminOfToken, Owner | Reader | Colleague | Stranger) => Some(403),
+        (For::Admin | For::AdminOfToken, _) => Some(403),
         (For::Operator, _) => Some(403),
     }
 }
@@ -215,7 +273,14 @@ async fn callers(hostd: &Hostd) -> Result<Vec<(Who, Caller)>> {
         (Who::Revoked, revoked),
         (Who::Expired, expired),
         (Who::Stranger, hostd.caller("b", "ann", "run").await?),
+        (Who::Namesake, hostd.caller("b", "dave", "run").await?),
         (Who::OtherAdmin, hostd.caller("b", "ann", "admin").await?),
+        // Before the owner, who destroys the sandbox.
+        (Who::SharedRead, hostd.caller("a", "rita", "run").await?),
+        (Who::SharedRun, hostd.caller("a", "dave", "run").await?),
+        (Who::SharedRunReader, hostd.caller("a", "dave", "read").await?),
+        (Who::TenantShared, hostd.caller("a", "tess", "run").await?),
+        (Who::Unshared, hostd.caller("a", "una", "run").await?),
         (Who::Colleague, hostd.caller("a", "bob", "run").await?),
         (Who::Reader, hostd.caller("a", "ann", "read").await?),
         (Who::Owner, hostd.caller("a", "ann", "run").await?),
@@ -260,15 +325,32 @@ async fn owned_sandbox(owner: &Caller) -> Result<(String, String)> {
     Ok((id, link["id"].as_str().context("a link")?.to_owned()))
 }
 
+/// Shares a sandbox as the table of callers says.
+async fn share(owner: &Caller, id: &str) -> Result<()> {
+    let shares = format!("/v1/sandboxes/{id}/shares");
+    for (principal, access) in [("rita", "read"), ("dave", "run"), ("una", "run")] {
+        let path = format!("{shares}/principals/{principal}");
+        owner.put(&path, &json!({ "access": access })).await?.expect::<Value>(200)?;
+    }
+    let ended = owner.delete(&format!("{shares}/principals/una")).await?;
+    ensure!(ended.status == 204, "{}", ended.text());
+    Ok(())
+}
+
 #[tokio::test]
 async fn every_route_is_open_to_whom_it_is_for_and_closed_to_all_others() -> Result<()> {
     let hostd = Hostd::start().await?;
     let callers = callers(&hostd).await?;
     let owner = &callers.iter().find(|(who, _)| *who == Who::Owner).context("the owner")?.1;
-    let (id, link) = owned_sandbox(owner).await?;
+    let (own, link) = owned_sandbox(owner).await?;
+    share(owner, &own).await?;
+    let (tenants, _) = owned_sandbox(owner).await?;
+    let of_tenant = format!("/v1/sandboxes/{tenants}/shares/tenant");
+    owner.put(&of_tenant, &json!({"access": "run"})).await?.expect::<Value>(200)?;
     let (spare, _) = token(&hostd, &json!({"tenant": "a", "principal": "dora"})).await?;
     for (route, needs, body, success) in ROUTES {
         for (who, caller) in &callers {
+            let id = if *who == Who::TenantShared { &tenants } else { &own };
             let tenant = if *who == Who::OtherAdmin { "b" } else { "a" };
             let names = |id| {
                 [
@@ -282,21 +364,26 @@ async fn every_route_is_open_to_whom_it_is_for_and_closed_to_all_others() -> Res
                     ("{permission}", "p1"),
                     ("{name}", "i"),
                     ("{provider}", "p1"),
+                    ("{principal}", "zoe"),
                     ("{tenant}", tenant),
                 ]
             };
-            let real = [names(&id).as_slice(), &[("{token}", &spare)]].concat();
+            let real = [names(id).as_slice(), &[("{token}", &spare)]].concat();
             let reply = call(caller, route, body, &real).await?;
             let told = || format!("{route} for {who:?}: {} {}", reply.status, reply.text());
             match refusal(*needs, *who) {
                 None => ensure!(success.contains(&reply.status), told()),
                 Some(expected) => {
                     ensure!(reply.status == expected, told());
+                    if who.is_shared() && expected == 403 {
+                        // This caller sees the sandbox, and is told what is missing.
+                        continue;
+                    }
                     let (no_sandbox, no_token) = ("01jb9xyzabcdefghjkmnpqrstv", "nope");
                     let unknown = [names(no_sandbox).as_slice(), &[("{token}", no_token)]].concat();
                     let other = call(caller, route, body, &unknown).await?;
                     // Both repeat the id that was asked for, and nothing else tells them apart.
-                    let text = other.text().replace(no_sandbox, &id).replace(no_token, &spare);
+                    let text = other.text().replace(no_sandbox, id).replace(no_token, &spare);
                     let same = other.status == reply.status && text == reply.text();
                     ensure!(same, "{}: unlike what is not there: {}", told(), other.text());
                 }

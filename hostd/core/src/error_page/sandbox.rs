@@ -54,6 +54,7 @@ fn remedy(code: ProblemCode) -> Option<&'static str> {
         }
         ProblemCode::ImageMissing => Some("See which images there are: `slipway image ls`"),
         ProblemCode::DiskFull => Some("Make room on the disk of the host first."),
+        ProblemCode::MemoryPressure => Some("Free memory of the host first: `slipway host`"),
         ProblemCode::DriverUnavailable => Some("Look at the host: `slipway doctor`"),
         ProblemCode::Refused
         | ProblemCode::LaunchFailed
@@ -71,10 +72,12 @@ pub fn not_woken(context: &PageContext, code: ApiErrorCode, message: &str) -> Er
         let text = "It takes a moment; sandboxes keep running meanwhile.";
         return ErrorPage::new(code, "Slipway is restarting", text).page_waits(WAKING_RETRY_S);
     }
-    let title = if code == ApiErrorCode::NoCapacity {
-        format!("This host has no room left for {}", context.the_sandbox())
+    let title = if code == ApiErrorCode::Capacity {
+        format!("This host has no memory left for {}", context.the_sandbox())
     } else if code == ApiErrorCode::DiskFull {
         format!("The disk of this host has no room left for {}", context.the_sandbox())
+    } else if code == ApiErrorCode::QuotaExceeded {
+        format!("The quota has no room left for {}", context.the_sandbox())
     } else if code == ApiErrorCode::TooMany {
         format!("This host is too busy to wake {}", context.the_sandbox())
     } else {

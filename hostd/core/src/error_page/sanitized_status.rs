@@ -148,6 +148,7 @@ pub fn problem(problem: &Problem, trusted: bool) -> Problem {
         ProblemCode::ImageMissing => "its image is missing",
         ProblemCode::NameTaken => "its name is taken",
         ProblemCode::DiskFull => "the disk is full",
+        ProblemCode::MemoryPressure => "the memory of the host ran out",
         ProblemCode::DriverUnavailable => "what runs it does not answer",
     };
     Problem { code: problem.code, message: message.to_owned(), output: Vec::new() }

@@ -118,8 +118,9 @@ fn of_sandboxes() -> Vec<Case> {
         case("destroyed", state(SandboxStatus::Destroyed, Goal::Destroyed, None)),
         case("PID 1 silent", running()),
         refused("not woken yet", ApiErrorCode::Waking),
-        refused("no room", ApiErrorCode::NoCapacity),
+        refused("no memory", ApiErrorCode::Capacity),
         refused("disk full", ApiErrorCode::DiskFull),
+        refused("quota exceeded", ApiErrorCode::QuotaExceeded),
         refused("hostd restarts", ApiErrorCode::ShuttingDown),
         refused("hostd fails", ApiErrorCode::Internal),
     ]

@@ -6,12 +6,12 @@ use super::{
         limits::{CPU_PERIOD_US, CPUS_MIN, SANDBOX_UID, SHM_PERCENT, TMP_PERCENT, VAR_TMP_PERCENT},
     },
     container_paths::{CONTROL, HOME, PUBLIC, TMP, VAR_TMP},
-    engine::{CreateContainer, Healthcheck, HostConfig, LogConfig, RestartPolicy, Ulimit},
+    engine::{CreateContainer, Healthcheck, HostConfig, LogConfig, Resources, RestartPolicy, Ulimit},
     images::PreparedImage,
     limits::{LOG_MAX_SIZE, STOP_TIMEOUT_S},
 };
 use hostd_core::Blueprint;
-use protocol::api::Network;
+use protocol::api::{Limits, Network};
 use sha2::{Digest, Sha256};
 use std::{
     collections::BTreeMap,
@@ -141,13 +141,7 @@ impl ContainerConfig<'_> {
             ipc_mode: "private".to_owned(),
             pid_mode: String::new(),
             cgroupns_mode: "private".to_owned(),
-            memory,
-            // Equal to `memory`: no swap.
-            memory_swap: memory,
-            // Not `NanoCpus`: engines refuse more CPUs than the host has.
-            cpu_quota: (limits.cpus.max(CPUS_MIN) * CPU_PERIOD_US as f64).round() as u64,
-            cpu_period: CPU_PERIOD_US,
-            pids_limit: limits.pids,
+            resources: resources(limits),
             shm_size: part(SHM_PERCENT),
             ulimits: [
                 ("nofile", Some(self.nofile)),
@@ -227,6 +221,20 @@ pub fn config_hash(container: &CreateContainer, image: &str) -> Result<String, s
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// The limits of a container, new or running.
+pub fn resources(limits: &Limits) -> Resources {
+    let memory = limits.memory_mb << 20;
+    Resources {
+        memory,
+        // Equal to `memory`: no swap.
+        memory_swap: memory,
+        // Not `NanoCpus`: engines refuse more CPUs than the host has.
+        cpu_quota: (limits.cpus.max(CPUS_MIN) * CPU_PERIOD_US as f64).round() as u64,
+        cpu_period: CPU_PERIOD_US,
+        pids_limit: limits.pids,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{super::images::ImageRequirements, *};
@@ -280,8 +288,9 @@ mod tests {
             ["/proc/kcore", "/sys/kernel"].iter().all(|path| host.masked_paths.iter().any(|p| p == path))
         );
         assert!(host.readonly_rootfs && !host.auto_remove && !host.init);
-        assert_eq!((host.memory, host.memory_swap, host.pids_limit), (512 << 20, 512 << 20, 256));
-        assert_eq!((host.cpu_quota, host.cpu_period), (10_000, 100_000));
+        let given = &host.resources;
+        assert_eq!((given.memory, given.memory_swap, given.pids_limit), (512 << 20, 512 << 20, 256));
+        assert_eq!((given.cpu_quota, given.cpu_period), (10_000, 100_000));
         assert_eq!(host.sysctls["net.ipv4.ip_unprivileged_port_start"], "1024");
         assert_eq!(host.ulimits[0], Ulimit { name: "nofile".into(), soft: 20_000, hard: 20_000 });
         assert_eq!(host.ulimits.len(), 2);

@@ -2,14 +2,15 @@
 
 use super::{
     super::{
-        ContainerState, DiskUsage, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Stream, Target,
-        Transport, WorkspaceAccess,
+        ContainerState, DiskUsage, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Leftover,
+        Stream, Target, Transport, WorkspaceAccess,
         local::{
             cgroup::{Cgroup, Hierarchies},
             files::{self, failed},
             images,
             init::Init,
             layout::{Layout, SandboxDir},
+            leftovers,
             limits::KERNEL_FILE_MAX_BYTES,
             local_driver::{LocalDriver, limit_names},
             pidfd::has_exited,
@@ -37,7 +38,7 @@ use super::{
 use async_trait::async_trait;
 use hostd_core::{Blueprint, PidNamespace, SandboxProcesses, is_in_other_namespace};
 use hostd_net::keyed_locks::KeyedLocks;
-use protocol::api::{Capabilities, SandboxId, StatsView};
+use protocol::api::{Capabilities, Limits, SandboxId, StatsView};
 use std::{
     io,
     net::SocketAddr,
@@ -341,6 +342,23 @@ impl Driver for Docker {
 
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {
         self.inner.stats(sandbox)
+    }
+
+    async fn resize(&self, sandbox: &SandboxId, limits: &Limits) -> Result<(), DriverError> {
+        self.inner.resize(sandbox, limits).await
+    }
+
+    async fn leftovers(&self) -> Result<Vec<Leftover>, DriverError> {
+        self.inner.spawn_blocking(leftovers::list).await
+    }
+
+    async fn leftover_bytes(&self, leftover: &Leftover) -> Result<u64, DriverError> {
+        let leftover = leftover.clone();
+        self.inner.spawn_blocking(move |inner| leftovers::bytes(inner, &leftover)).await
+    }
+
+    async fn remove_leftover(&self, leftover: &Leftover) -> Result<(), DriverError> {
+        self.inner.remove_leftover(leftover).await
     }
 
     async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {

@@ -71,7 +71,7 @@ impl DockerInner {
         }
     }
 
-    fn running_init(&self, sandbox: &SandboxId) -> Result<(Init, String), DriverError> {
+    pub(super) fn running_init(&self, sandbox: &SandboxId) -> Result<(Init, String), DriverError> {
         let dir = self.dir(sandbox);
         if let Some(run) = RunRecord::read(&dir)?
             && let Some(init) = self.init_of(&dir, &run)?

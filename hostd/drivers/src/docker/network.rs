@@ -240,6 +240,7 @@ fn copy_error(error: &DriverError) -> DriverError {
         | DriverError::TimedOut { .. }
         | DriverError::Damaged { .. }
         | DriverError::OtherPidNamespace { .. }
+        | DriverError::MemoryInUse { .. }
         | DriverError::Io { .. } => DriverError::Failed { message: describe_error(error), output: vec![] },
     }
 }

@@ -1,7 +1,7 @@
 //! Containers that only sleep, to test the engine before it runs a sandbox.
 
 use super::{
-    engine::{CreateContainer, Engine, Healthcheck, HostConfig, LogConfig, RestartPolicy, Ulimit},
+    engine::{CreateContainer, Engine, Healthcheck, HostConfig, LogConfig, Resources, RestartPolicy, Ulimit},
     images::{EngineImages, ImageRequest, PreparedImage},
     remove_container::remove_with_retry,
 };
@@ -134,9 +134,12 @@ impl TestContainers {
                 security_opt: strings(&["no-new-privileges"]),
                 network_mode: spec.network.clone(),
                 runtime: spec.runtime.clone(),
-                memory: MEMORY_BYTES,
-                memory_swap: MEMORY_BYTES,
-                pids_limit: PIDS,
+                resources: Resources {
+                    memory: MEMORY_BYTES,
+                    memory_swap: MEMORY_BYTES,
+                    pids_limit: PIDS,
+                    ..Resources::default()
+                },
                 shm_size: MEMORY_BYTES,
                 ulimits: ulimits(podman),
                 restart_policy: RestartPolicy { name: "no".to_owned() },

@@ -7,12 +7,12 @@ mod runtimed;
 pub use faults::{Fault, Faults, SeededRng};
 
 use super::{
-    ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Stream, Target, Transport,
-    WorkspaceAccess,
+    ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Leftover, Stream, Target,
+    Transport, WorkspaceAccess,
 };
 use async_trait::async_trait;
 use hostd_core::{Blueprint, Death};
-use protocol::api::{Capabilities, DeathCause, SandboxId, StatsView};
+use protocol::api::{Capabilities, DeathCause, Limits, SandboxId, StatsView};
 use std::{
     collections::{HashMap, HashSet},
     io,
@@ -54,6 +54,12 @@ pub struct FakeDriver {
     pub hanging: Mutex<HashSet<&'static str>>,
     /// How often each was started, by a verb or externally.
     runs: Mutex<HashMap<SandboxId, u64>>,
+    /// The limits in force of containers whose limits were changed, or that a test gives a memory use.
+    in_force: Mutex<HashMap<SandboxId, Limits>>,
+    /// The memory that running containers use, in megabytes; a resize to less is refused.
+    pub memory_used_mb: Mutex<HashMap<SandboxId, u64>>,
+    /// What a test left.
+    pub leftovers: Mutex<Vec<Leftover>>,
     /// The name of the driver, where a test has several.
     named: Option<&'static str>,
     /// The progress that a launch reports, each text after its pause.
@@ -129,6 +135,15 @@ impl FakeDriver {
         self.other_pid_namespace.store(so, Ordering::Relaxed);
         self.seen.lock().expect("no panic while held").clear();
         self.notify();
+    }
+
+    /// The limits of a running container.
+    pub fn limits_in_force(&self, id: &SandboxId) -> Option<Limits> {
+        self.in_force.lock().expect("no panic while held").get(id).cloned()
+    }
+
+    fn used_mb(&self, id: &SandboxId) -> u64 {
+        self.memory_used_mb.lock().expect("no panic while held").get(id).copied().unwrap_or(0)
     }
 
     fn count(&self, id: &SandboxId) {
@@ -295,6 +310,8 @@ impl Driver for FakeDriver {
         }
         self.verb("launch", || {
             self.files.lock().expect("no panic while held").insert(id, request.clone());
+            let limits = request.blueprint.limits.clone();
+            self.in_force.lock().expect("no panic while held").insert(id, limits);
             self.set(&id, Some(FakeContainer::Running { frozen: false }));
             self.count(&id);
         })
@@ -398,8 +415,46 @@ impl Driver for FakeDriver {
         Ok(self.has_files(id).then_some(0))
     }
 
-    async fn stats(&self, _: &SandboxId) -> Result<StatsView, DriverError> {
-        Err(DriverError::Unavailable { message: "no numbers in memory".to_owned() })
+    /// Only the numbers that have to do with limits.
+    async fn stats(&self, id: &SandboxId) -> Result<StatsView, DriverError> {
+        let limits = self.limits_in_force(id).filter(|_| self.is_known_to_run(id));
+        let missing = || DriverError::Unavailable { message: "no numbers in memory".to_owned() };
+        let limits = limits.ok_or_else(missing)?;
+        let memory_bytes = self.used_mb(id) << 20;
+        Ok(StatsView {
+            memory_bytes,
+            memory_working_bytes: memory_bytes,
+            memory_peak_bytes: memory_bytes,
+            memory_limit_bytes: limits.memory_mb << 20,
+            cpu_usage_us: 0,
+            pids: 1,
+            pids_limit: limits.pids,
+            cpus_limit: Some(limits.cpus),
+            oom_kills: 0,
+            pids_limit_hits: 0,
+            disk_bytes: None,
+            disk_limit_bytes: None,
+        })
+    }
+
+    async fn resize(&self, id: &SandboxId, limits: &Limits) -> Result<(), DriverError> {
+        let (used_mb, wanted_mb) = (self.used_mb(id), limits.memory_mb);
+        if used_mb > wanted_mb {
+            return Err(DriverError::MemoryInUse { used_mb, wanted_mb });
+        }
+        self.verb("resize", || {
+            self.in_force.lock().expect("no panic while held").insert(*id, limits.clone());
+        })
+        .await
+    }
+
+    async fn leftovers(&self) -> Result<Vec<Leftover>, DriverError> {
+        Ok(self.leftovers.lock().expect("no panic while held").clone())
+    }
+
+    async fn remove_leftover(&self, leftover: &Leftover) -> Result<(), DriverError> {
+        self.leftovers.lock().expect("no panic while held").retain(|one| one != leftover);
+        Ok(())
     }
 
     async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {

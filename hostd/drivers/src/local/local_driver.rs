@@ -1,6 +1,7 @@
 //! What every driver on this host's kernel does alike: it finds a sandbox by its directory, its badge and its PID 1.
 
 use super::{
+    cgroup::{Cgroup, ResizeError},
     files::failed,
     images::Rootfs,
     layout::{Layout, SandboxDir},
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::{DiskUsage, DriverError, Stream, Target, WorkspaceAccess};
 use hostd_core::Blueprint;
-use protocol::api::SandboxId;
+use protocol::api::{Limits, SandboxId};
 use std::{io, net::SocketAddr, os::fd::OwnedFd, sync::Arc};
 use tokio::net::TcpListener;
 
@@ -89,6 +90,28 @@ pub trait LocalDriver: Send + Sync + Sized + 'static {
                 Err(DriverError::Damaged { message: format!("sandbox {sandbox} is not touched: {bad}") })
             }
         }
+    }
+
+    /// Puts new limits in force, or none of them.
+    fn resize_group(&self, group: &Cgroup, limits: &Limits) -> Result<(), DriverError> {
+        group.resize(limits).map_err(|error| match error {
+            ResizeError::MemoryInUse { used_bytes } => DriverError::MemoryInUse {
+                used_mb: used_bytes.div_ceil(1 << 20),
+                wanted_mb: limits.memory_mb,
+            },
+            ResizeError::Io(source) => failed("change the limits")(source),
+        })
+    }
+
+    /// Keeps new limits in the badge, so that they outlive the database.
+    fn record_limits(&self, sandbox: &SandboxId, limits: &Limits) -> Result<(), DriverError> {
+        let Some(mut record) = self.read_badge(sandbox)? else { return Ok(()) };
+        if record.blueprint.limits == *limits {
+            return Ok(());
+        }
+        record.blueprint.limits = limits.clone();
+        let written = self.signer().write(&self.dir(sandbox), &record).and_then(|file| file.sync_all());
+        written.map_err(failed("write the badge"))
     }
 
     /// Runs blocking work on a thread. It completes even if the caller is cancelled.

@@ -16,6 +16,7 @@ pub mod images;
 pub mod init;
 pub mod init_exit;
 pub mod layout;
+pub mod leftovers;
 pub mod limits;
 pub mod local_driver;
 mod netns_sockets;

@@ -2,8 +2,8 @@
 
 use super::{
     super::{
-        ContainerState, DiskUsage, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, SandboxBadge,
-        Stream, Target, Transport, WorkspaceAccess,
+        ContainerState, DiskUsage, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Leftover,
+        SandboxBadge, Stream, Target, Transport, WorkspaceAccess,
     },
     cgroup::{Cgroup, Hierarchies},
     files::failed,
@@ -11,6 +11,7 @@ use super::{
     init::Init,
     layout::Layout,
     local_driver::{LocalDriver, limit_names},
+    local_leftovers as leftovers,
     quota::Quota,
     runtime_profile::RuntimeProfile,
     sandbox_dialer::{RunningSandbox, SandboxDialer},
@@ -21,7 +22,7 @@ use super::{
 };
 use async_trait::async_trait;
 use hostd_core::{Blueprint, PidNamespace, SandboxProcesses, is_in_other_namespace};
-use protocol::api::{Capabilities, SandboxId, StatsView};
+use protocol::api::{Capabilities, Limits, SandboxId, StatsView};
 use std::{collections::HashMap, io, net::SocketAddr, path::PathBuf, sync::Arc, sync::Mutex};
 use tokio::net::TcpListener;
 
@@ -239,6 +240,23 @@ impl Driver for Oci {
 
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {
         self.inner.cgroup(sandbox).stats().map_err(failed(format!("read the counters of {sandbox}")))
+    }
+
+    async fn resize(&self, sandbox: &SandboxId, limits: &Limits) -> Result<(), DriverError> {
+        self.inner.resize(sandbox, limits).await
+    }
+
+    async fn leftovers(&self) -> Result<Vec<Leftover>, DriverError> {
+        self.inner.spawn_blocking(|inner| inner.find_leftovers()).await
+    }
+
+    async fn leftover_bytes(&self, leftover: &Leftover) -> Result<u64, DriverError> {
+        let leftover = leftover.clone();
+        self.inner.spawn_blocking(move |inner| leftovers::bytes(inner, &leftover)).await
+    }
+
+    async fn remove_leftover(&self, leftover: &Leftover) -> Result<(), DriverError> {
+        self.inner.remove_leftover(leftover).await
     }
 
     async fn list(&self) -> Result<Vec<FoundSandbox>, DriverError> {

@@ -22,8 +22,8 @@
 
 use super::local::{
     blueprint_checks, cgroup, chown_tree, files, host_checks, id_map, images, init, init_exit, layout,
-    limits, local_driver, pid_namespace, probe_sandbox, quota, remove_tree, sandbox_dialer, seccomp, seed,
-    signed_badge,
+    leftovers as local_leftovers, limits, local_driver, pid_namespace, probe_sandbox, quota, remove_tree,
+    sandbox_dialer, seccomp, seed, signed_badge,
 };
 
 mod bundle;
@@ -32,9 +32,11 @@ mod driver;
 mod freeze;
 mod inspect;
 mod launch;
+mod leftovers;
 mod mounts;
 mod open_driver;
 mod probe;
+mod resize;
 mod runtime_profile;
 mod sealed_program;
 mod spawn_runtime;

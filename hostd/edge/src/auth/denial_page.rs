@@ -39,7 +39,11 @@ impl HeaderAuthError {
             Self::Malformed(_) => (ApiErrorCode::InvalidRequest, "This request is malformed"),
             Self::Store(_) => {
                 let text = "hostd cannot read its database; try again in a moment.";
-                return ErrorPage::new(ApiErrorCode::NoCapacity, "This preview cannot be checked now", text);
+                return ErrorPage::new(
+                    ApiErrorCode::DriverUnavailable,
+                    "This preview cannot be checked now",
+                    text,
+                );
             }
         };
         ErrorPage::new(code, title, sentence(&self.to_string()))

@@ -1,7 +1,7 @@
 //! Requests that the edge refuses itself, whatever state the sandbox is in, and their error pages.
 
 use hostd_core::{ErrorPage, Previews};
-use protocol::api::ApiErrorCode;
+use protocol::api::{ApiErrorCode, QuotaScope};
 
 const ASK_FOR_A_LINK: &str = "Ask the sender of this address for a new one.";
 
@@ -17,6 +17,8 @@ pub enum Refusal {
     CredentialInPath,
     /// Too many connections at once.
     TooMany,
+    /// The quota of the owner allows no more connections at once.
+    QuotaExceeded(QuotaScope),
     /// The request only probes whether the app is back, and wakes no sandbox.
     Asleep,
 }
@@ -54,6 +56,18 @@ impl Refusal {
                     "This preview has as many connections as it may have. Try again in a moment.",
                 )
             },
+            Self::QuotaExceeded(scope) => {
+                let whose = match scope {
+                    QuotaScope::Tenant => "The tenant of this preview has",
+                    QuotaScope::Principal => "The owner of this preview has",
+                };
+                let text = format!(
+                    "{whose} as many connections to previews open as its quota allows. Try again in a moment."
+                );
+                let page = ErrorPage::new(ApiErrorCode::QuotaExceeded, "Too many requests at once", text);
+                let advice = "See what is used: `slipway quota show`";
+                ErrorPage { retry_after_s: Some(1), ..if trusted { page.advise(advice) } else { page } }
+            }
             Self::Asleep => {
                 let text = "This request only checks whether the app is back, and does not wake the sandbox.";
                 ErrorPage::new(ApiErrorCode::Waking, "The sandbox is asleep", text)

@@ -69,7 +69,7 @@ fn error(page: &ErrorPage) -> ApiErrorBody {
     let error = ApiError::new(page.code, message).with(|detail| {
         detail.listening.clone_from(&page.listening);
         detail.service = page.service.clone().map(Box::new);
-        detail.problem.clone_from(&page.problem);
+        detail.problem = page.problem.clone().map(Box::new);
         detail.post_mortem = page.post_mortem.clone().map(Box::new);
     });
     ApiErrorBody { error }

@@ -56,8 +56,8 @@ fn credential(
     ProviderKey(key): &ProviderKey,
 ) -> Result<(HeaderName, HeaderValue), UnsendableKey> {
     let (name, value) = match rules(dialect).key_header() {
-        KeyHeader::Bearer => (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {key}"))),
-        KeyHeader::Named(name) => (HeaderName::from_static(name), HeaderValue::from_str(key)),
+        KeyHeader::Bearer => (AUTHORIZATION, HeaderValue::from_str(&format!("Bearer {}", key.as_str()))),
+        KeyHeader::Named(name) => (HeaderName::from_static(name), HeaderValue::from_str(key.as_str())),
     };
     let mut value = value.map_err(|_| UnsendableKey)?;
     value.set_sensitive(true);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn provider(dialect: Dialect, key: Option<&str>) -> Provider {
-        let key = key.map(|key| ProviderKey(key.to_owned()));
+        let key = key.map(|key| ProviderKey(key.to_owned().into()));
         Provider { name: "p".to_owned(), dialect, base_url: "http://x".to_owned(), key }
     }
 

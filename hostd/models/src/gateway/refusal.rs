@@ -43,8 +43,8 @@ impl GatewayRefusal {
             }
             Self::Route(RouteError::WrongMethod(..)) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Key | Self::Models(CallRefusal::Ended) => StatusCode::UNAUTHORIZED,
-            // Not 429, which agents would retry.
-            Self::Models(CallRefusal::Budget(_)) => StatusCode::FORBIDDEN,
+            // Not 429 or 502, which agents would retry.
+            Self::Models(CallRefusal::Budget(_) | CallRefusal::Key { .. }) => StatusCode::FORBIDDEN,
             Self::Request(_) | Self::MalformedBody => StatusCode::BAD_REQUEST,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -63,6 +63,7 @@ impl GatewayRefusal {
             Self::Key | Self::Models(CallRefusal::Ended) => Some("invalid_api_key"),
             Self::Models(CallRefusal::Model { .. }) => Some("model_not_found"),
             Self::Models(CallRefusal::Budget(_)) => Some("budget_exceeded"),
+            Self::Models(CallRefusal::Key { .. }) => Some("provider_key_unusable"),
             Self::TooMany | Self::Models(CallRefusal::Busy | CallRefusal::Waits) => {
                 Some("rate_limit_exceeded")
             }
@@ -101,12 +102,14 @@ mod tests {
     #[test]
     fn statuses_tell_agents_whether_to_try_again() {
         let budget = CallRefusal::Budget("used up".to_owned());
+        let key = CallRefusal::Key { provider: "p".to_owned(), problem: "no secret".to_owned() };
         let table = [
             (GatewayRefusal::Key, 401),
             (GatewayRefusal::Models(CallRefusal::Ended), 401),
             (GatewayRefusal::Models(CallRefusal::Busy), 429),
             (GatewayRefusal::Models(CallRefusal::Waits), 429),
             (GatewayRefusal::Models(budget), 403),
+            (GatewayRefusal::Models(key), 403),
             (
                 GatewayRefusal::Models(CallRefusal::Model { model: "m".to_owned(), available: Vec::new() }),
                 404,

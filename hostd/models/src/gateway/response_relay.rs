@@ -166,9 +166,11 @@ impl ResponseRelay {
         let closing = self.closing(&message);
         let (outcome, abandoned) = match refused {
             CallRefusal::Ended => (Ok(()), true),
-            CallRefusal::Budget(_) | CallRefusal::Busy | CallRefusal::Waits | CallRefusal::Model { .. } => {
-                (Err(self.record.fault(&message, false)), false)
-            }
+            CallRefusal::Budget(_)
+            | CallRefusal::Key { .. }
+            | CallRefusal::Busy
+            | CallRefusal::Waits
+            | CallRefusal::Model { .. } => (Err(self.record.fault(&message, false)), false),
         };
         self.state = match self.end_record(outcome, abandoned) {
             Some(report) => RelayState::Recording(Recording { report, wait: true, closing }),

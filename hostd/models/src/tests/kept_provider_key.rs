@@ -44,13 +44,13 @@ async fn a_key_is_kept_where_it_was_given_for_and_nowhere_else() {
         let fixture = ModelsFixture::new().await;
         fixture.models.put_provider("mine", &changed(Some(HERE), Some(KEY))).await.expect("a good provider");
         let spec = changed(base_url, key);
-        let drafted =
-            fixture.models.draft("mine", &spec).map(|draft| draft.expect("its key can be used").provider);
+        let drafted = fixture.models.draft("mine", &spec).await;
+        let drafted = drafted.map(|draft| draft.expect("its key can be used").provider);
         let put =
             fixture.models.put_provider("mine", &spec).await.map(|configured| (*configured.provider).clone());
         for provider in [drafted, put] {
             let seen = match provider {
-                Ok(provider) => Some((provider.base_url, provider.key.map(|key| key.0))),
+                Ok(provider) => Some((provider.base_url, provider.key.map(|key| key.0.as_str().to_owned()))),
                 Err(ModelsError::Invalid { field: "key", message }) => {
                     assert!(message.contains("was given for https://models.example.com:443"), "{message}");
                     None

@@ -98,9 +98,24 @@ pub async fn perform_on(
     if sandbox.state.status == SandboxStatus::Destroyed {
         return Err(TransitionRefused::Destroyed.into());
     }
-    if request.adds_content() {
+    let adds_content = request.adds_content();
+    if adds_content {
         check_disk(api)?;
+        api.store.check_disk_quota(&sandbox.owner).await?;
     }
+    let answer = perform_where_they_are(api, sandbox, request, body).await;
+    if adds_content {
+        api.fleet.note_files_changed(&sandbox.id);
+    }
+    answer
+}
+
+async fn perform_where_they_are(
+    api: &Api,
+    sandbox: &SandboxRecord,
+    request: FilesRequest,
+    body: Body,
+) -> Result<FilesAnswer, CallError> {
     let driver = api.drivers.get(&sandbox.blueprint.driver);
     let access = match api.settings.files_in_sandbox {
         true => WorkspaceAccess::Inside,

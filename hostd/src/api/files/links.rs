@@ -52,10 +52,16 @@ pub async fn create(call: Call) -> CallResult {
     Ok(views::json(StatusCode::CREATED, &FileLinkCreated { view: view(&record), url }))
 }
 
+/// Set by proxies that add TLS. Only the caller itself sees what follows from it.
+const X_FORWARDED_PROTO: &str = "x-forwarded-proto";
+
 /// The origin of the API, as the caller sees it: its `Host` was checked. A caller on the Unix socket names none.
 fn origin(call: &Call) -> String {
     let host = call.headers.get(HOST).and_then(|value| value.to_str().ok()).filter(|_| call.permit.is_some());
-    host.map(|host| format!("http://{host}")).unwrap_or_default()
+    let is_https = call.api.settings.encrypted
+        || call.headers.get(X_FORWARDED_PROTO).is_some_and(|scheme| scheme.as_bytes() == b"https");
+    let scheme = if is_https { "https" } else { "http" };
+    host.map(|host| format!("{scheme}://{host}")).unwrap_or_default()
 }
 
 fn link_path(text: &str) -> Result<FilePath, CallError> {

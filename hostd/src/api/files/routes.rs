@@ -3,7 +3,7 @@
 use super::{
     super::{
         route::{
-            RequiredAccess::{Read, Signature, Write},
+            RequiredAccess::{Own, Read, Signature, Write},
             Route,
         },
         route_params::PAGE,
@@ -122,7 +122,7 @@ fn trees() -> Vec<Route> {
 
 fn signed_urls() -> Vec<Route> {
     vec![
-        Route::new(Method::POST, "/v1/sandboxes/{id}/file-links", Write, links::create)
+        Route::new(Method::POST, "/v1/sandboxes/{id}/file-links", Own, links::create)
             .operation("createFileLink", "Create a URL that reads or writes one file without a token; the only response that contains its signature")
             .json_body::<FileLinkCreate>()
             .rejects_idempotency_key()
@@ -131,7 +131,7 @@ fn signed_urls() -> Vec<Route> {
             .operation("listFileLinks", "List signed URLs, newest first, without their signatures")
             .query(PAGE)
             .returns_page::<FileLinkView>(200),
-        Route::new(Method::DELETE, "/v1/sandboxes/{id}/file-links/{file_link}", Write, links::revoke)
+        Route::new(Method::DELETE, "/v1/sandboxes/{id}/file-links/{file_link}", Own, links::revoke)
             .operation("revokeFileLink", "Revoke a signed URL")
             .returns_media(204, ""),
         Route::new(Method::GET, "/v1/sandboxes/{id}/file-links/{file_link}/content", Signature, signed::read)

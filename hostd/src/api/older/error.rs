@@ -69,6 +69,7 @@ fn status_of(code: ApiErrorCode) -> (StatusCode, Option<&'static str>) {
         | Code::IdempotencyMismatch => (StatusCode::BAD_REQUEST, None),
         Code::Unauthorized => (StatusCode::UNAUTHORIZED, Some("unauthorized")),
         Code::Forbidden | Code::AccessDenied | Code::BudgetExceeded => (StatusCode::FORBIDDEN, None),
+        Code::QuotaExceeded => (StatusCode::TOO_MANY_REQUESTS, Some("quota_exceeded")),
         // Destroyed sandboxes do not exist for these routes.
         Code::NotFound | Code::Gone | Code::HistoryGone | Code::CheckpointLost => {
             (StatusCode::NOT_FOUND, Some("not found"))
@@ -76,13 +77,14 @@ fn status_of(code: ApiErrorCode) -> (StatusCode, Option<&'static str>) {
         Code::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, None),
         Code::Conflict
         | Code::ScopeTaken
+        | Code::NameTaken
         | Code::Asleep
         | Code::FileExists
         | Code::NotAFile
         | Code::NotADirectory
         | Code::NotEmpty => (StatusCode::CONFLICT, None),
         Code::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, None),
-        Code::NoCapacity => (StatusCode::SERVICE_UNAVAILABLE, Some("low_memory")),
+        Code::Capacity => (StatusCode::SERVICE_UNAVAILABLE, Some("low_memory")),
         Code::DiskFull => (StatusCode::SERVICE_UNAVAILABLE, Some("disk_full")),
         Code::TooMany => (StatusCode::SERVICE_UNAVAILABLE, Some("wakes_refused")),
         Code::NotRunning

@@ -3,7 +3,7 @@
 use super::{
     super::param::{Param, ParamKind},
     super::route::{
-        RequiredAccess::{Read, Write},
+        RequiredAccess::{Own, Read, Write},
         Route,
     },
     exec,
@@ -33,7 +33,7 @@ pub fn all() -> Vec<Route> {
         Route::new(Method::GET, "/sandbox/{id}", Read, sandboxes::get)
             .operation("olderGetSandbox", "Older: get a sandbox")
             .returns::<OlderSandbox>(200),
-        Route::new(Method::DELETE, "/sandbox/{id}", Write, sandboxes::delete)
+        Route::new(Method::DELETE, "/sandbox/{id}", Own, sandboxes::delete)
             .operation("olderDeleteSandbox", "Older: destroy a sandbox; its files are kept")
             .returns_media(204, ""),
         Route::new(Method::POST, "/sandbox/{id}/exec", Write, exec::exec)
@@ -45,7 +45,7 @@ pub fn all() -> Vec<Route> {
             .operation("olderKeepalive", "Older: keep a sandbox awake, for a day at most")
             .json_body::<OlderKeepalive>()
             .returns::<OlderKept>(200),
-        Route::new(Method::POST, "/sandbox/{id}/purge", Write, sandboxes::purge)
+        Route::new(Method::POST, "/sandbox/{id}/purge", Own, sandboxes::purge)
             .operation("olderPurgeSandbox", "Older: destroy a sandbox and its files")
             .returns::<OlderPurged>(200),
         Route::new(Method::POST, "/wake/{id}", Write, lifecycle::wake)

@@ -11,13 +11,20 @@ use super::super::{
     },
     permissions, task_agent, task_request,
 };
-use hostd_core::{PREVIEW_PATH_MAX_BYTES, egress, limits};
+use hostd_core::{PREVIEW_PATH_MAX_BYTES, QUOTA_CPUS_MAX, QUOTA_LIMIT_MAX, egress, limits};
 use hostd_models::limits as models;
-use protocol::{HOSTD_PORT_IN_SANDBOX, Health, api::ScopeKind, limits as shared};
+use protocol::{
+    HOSTD_PORT_IN_SANDBOX, Health,
+    api::{QuotaResource, SECRET_VALUE_MAX_BYTES, ScopeKind},
+    limits as shared,
+};
 use serde_json::{Map, Value, json};
 
 /// The name of an imported image: `host` is reserved for the image that always exists.
 pub const IMAGE_NAME: &str = "^(?!host$)[a-z0-9][a-z0-9._-]{0,63}$";
+/// The name of a secret, and a reference to one.
+pub const SECRET_NAME: &str = "^[a-z0-9][a-z0-9._-]{0,63}$";
+const SECRET_REF: &str = "^secret:[a-z0-9][a-z0-9._-]{0,63}$";
 /// Larger than any host; the limit of this one is reported by an error.
 const MEMORY_MAX_MB: u64 = 1 << 26;
 const CPUS_MAX: u64 = 1 << 16;
@@ -68,8 +75,18 @@ fn target<'a>(schemas: &'a mut Map<String, Value>, schema: &str, field: &str) ->
 type Row = (&'static str, &'static str, Value);
 
 fn rows() -> Vec<Row> {
-    [names(), sandboxes(), services(), execs(), tasks(), models_and_budgets(), egress_and_links(), older()]
-        .concat()
+    [
+        names(),
+        sandboxes(),
+        services(),
+        execs(),
+        tasks(),
+        models_and_budgets(),
+        quotas(),
+        egress_and_links(),
+        older(),
+    ]
+    .concat()
 }
 
 fn text(least: usize, most: usize, pattern: &str) -> Value {
@@ -112,6 +129,9 @@ fn names() -> Vec<Row> {
         ("ExecId", "", name()),
         ("TaskId", "", name()),
         ("ServiceName", "", name()),
+        ("SecretName", "", pattern(SECRET_NAME)),
+        ("SecretRef", "", pattern(SECRET_REF)),
+        ("SecretSpec", "value", json!({"minLength": 1, "maxLength": SECRET_VALUE_MAX_BYTES})),
     ]
 }
 
@@ -143,6 +163,9 @@ fn sandboxes() -> Vec<Row> {
         ("LimitsSpec", "pids", whole(limits::PIDS_MIN, limits::PIDS_MAX)),
         ("Seed", "template", pattern(&format!("^[a-z0-9-]{{1,{}}}$", limits::TEMPLATE_NAME_MAX_BYTES))),
         ("LimitsSpec", "disk_mb", whole(limits::DISK_MIN_MB, DISK_MAX_MB)),
+        ("LimitsChange", "memory_mb", whole(limits::MEMORY_MIN_MB, MEMORY_MAX_MB)),
+        ("LimitsChange", "cpus", json!({"minimum": limits::CPUS_MIN, "maximum": CPUS_MAX})),
+        ("LimitsChange", "pids", whole(limits::PIDS_MIN, limits::PIDS_MAX)),
         ("TtlChange", "ttl", duration(limits::TTL_MAX_MS)),
         // Null removes the expiry: a missing field must not mean the same.
         ("TtlChange", "", json!({"required": ["ttl"]})),
@@ -335,6 +358,13 @@ fn models_and_budgets() -> Vec<Row> {
         ("ProviderSpec", "default", name()),
         ("ProviderSpec", "models", json!({"maxItems": models::MODELS_OF_PROVIDER_MAX})),
     ]
+}
+
+fn quotas() -> Vec<Row> {
+    let mut rows: Vec<Row> = vec![("Quota", "cpus", json!({"minimum": 0, "maximum": QUOTA_CPUS_MAX}))];
+    let counts = QuotaResource::ALL.into_iter().filter(|resource| *resource != QuotaResource::Cpus);
+    rows.extend(counts.map(|resource| ("Quota", resource.as_str(), whole(0, QUOTA_LIMIT_MAX))));
+    rows
 }
 
 fn egress_and_links() -> Vec<Row> {

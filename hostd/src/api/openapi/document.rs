@@ -22,10 +22,13 @@ pub fn document() -> &'static Value {
     })
 }
 
-/// The document as it is committed: indented, with a trailing newline.
-pub fn openapi_json() -> String {
-    let json = serde_json::to_string_pretty(document()).unwrap_or_default();
-    format!("{json}\n")
+/// The document as it is committed: indented, with a trailing newline. Written once: it is large, and needs no token.
+pub fn openapi_json() -> &'static str {
+    static JSON: OnceLock<String> = OnceLock::new();
+    JSON.get_or_init(|| {
+        let json = serde_json::to_string_pretty(document()).unwrap_or_default();
+        format!("{json}\n")
+    })
 }
 
 /// The schema of a route's JSON body.

@@ -16,7 +16,7 @@ pub const BEARER: &str = "bearer";
 pub const SIGNATURE: &str = "signature";
 
 /// Tags of operations, with descriptions.
-pub const TAGS: [(&str, &str); 17] = [
+pub const TAGS: [(&str, &str); 19] = [
     ("sandboxes", "Sandboxes and their lifecycle"),
     ("tasks", "Coding tasks of agents in a sandbox"),
     ("execs", "Commands and terminals in a sandbox"),
@@ -27,7 +27,9 @@ pub const TAGS: [(&str, &str); 17] = [
     ("events", "Events, as pages and as server-sent events"),
     ("agents", "Coding agents that run tasks"),
     ("models", "Models, their providers and budgets"),
+    ("quotas", "What tenants and principals may use, and what they do use"),
     ("tokens", "API tokens"),
+    ("secrets", "Secrets of a tenant, which other resources refer to"),
     ("audit", "Calls that changed something or were refused"),
     ("drivers", "Drivers that run sandboxes"),
     ("images", "Root file systems of sandboxes"),
@@ -54,7 +56,11 @@ pub fn operation(route: &Route, schemas: &mut Schemas) -> Value {
         "security": match route.required {
             RequiredAccess::Anonymous => json!([]),
             RequiredAccess::Signature => json!([{SIGNATURE: []}]),
-            RequiredAccess::Read | RequiredAccess::Write | RequiredAccess::Admin | RequiredAccess::Operator => json!([{BEARER: []}]),
+            RequiredAccess::Read
+            | RequiredAccess::Write
+            | RequiredAccess::Own
+            | RequiredAccess::Admin
+            | RequiredAccess::Operator => json!([{BEARER: []}]),
         },
     });
     if let Some(body) = body(route, schemas) {
@@ -178,9 +184,12 @@ fn named(path: &str, name: &str) -> Value {
         "port" => {
             json!({"type": "integer", "minimum": 1, "maximum": u16::MAX, "not": {"const": HOSTD_PORT_IN_SANDBOX}})
         }
-        "tenant" => json!({"type": "string", "pattern": LABEL_PATTERN}),
+        "tenant" | "principal" => json!({"type": "string", "pattern": LABEL_PATTERN}),
         "permission" => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"}),
         "provider" => json!({"type": "string", "pattern": "^[a-z0-9._-]{1,128}$"}),
+        "name" if path.starts_with("/v1/secrets") => {
+            json!({"type": "string", "pattern": super::constraints::SECRET_NAME})
+        }
         "name" if path.starts_with("/v1/images") => {
             json!({"type": "string", "pattern": super::constraints::IMAGE_NAME})
         }
@@ -198,8 +207,8 @@ fn tag(path: &str) -> &'static str {
         (first, _) => first,
     };
     match word {
-        "sandboxes" | "start" | "stop" | "pause" | "resume" | "recreate" | "keepalive" | "ttl"
-        | "activity" | "attempts" | "ports" | "stats" => "sandboxes",
+        "sandboxes" | "start" | "stop" | "pause" | "resume" | "recreate" | "keepalive" | "ttl" | "limits"
+        | "activity" | "attempts" | "ports" | "stats" | "shares" => "sandboxes",
         "tasks" | "warm" => "tasks",
         "execs" | "terminals" => "execs",
         "files" | "file-links" => "files",
@@ -209,7 +218,9 @@ fn tag(path: &str) -> &'static str {
         "events" => "events",
         "agents" => "agents",
         "models" | "model-providers" | "budgets" => "models",
+        "quota" | "quotas" => "quotas",
         "tokens" => "tokens",
+        "secrets" => "secrets",
         "audit" => "audit",
         "drivers" => "drivers",
         "images" => "images",

@@ -13,7 +13,7 @@ fn the_committed_document_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/openapi.json");
     let written = openapi_json();
     if std::env::var_os("UPDATE_OPENAPI").is_some() {
-        std::fs::write(&path, &written).expect("docs/ can be written");
+        std::fs::write(&path, written).expect("docs/ can be written");
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(committed == written, "docs/openapi.json is old: run this test with UPDATE_OPENAPI=1");
@@ -53,7 +53,7 @@ fn an_operation_has_an_id_a_tag_and_responses() {
         "get", "list", "create", "update", "delete", "put", "replace", "start", "stop", "restart", "pause",
         "resume", "recreate", "keep", "set", "ensure", "cancel", "read", "write", "signal", "resize",
         "attach", "warm", "answer", "revoke", "import", "stat", "make", "move", "copy", "head", "search",
-        "download", "upload", "watch", "older",
+        "download", "upload", "watch", "reap", "older",
     ];
     let mut names = BTreeSet::new();
     for (at, operation) in operations() {

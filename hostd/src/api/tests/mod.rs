@@ -76,9 +76,11 @@ impl TestRequest {
         *request.method_mut() = method;
         *request.uri_mut() = path.parse().expect("a path");
         let local = "127.0.0.1:9090".parse().expect("an address");
-        request
-            .extensions_mut()
-            .insert(Peer::Tcp { from: "127.0.0.1:5555".parse().expect("an address"), local });
+        request.extensions_mut().insert(Peer::Tcp {
+            from: "127.0.0.1:5555".parse().expect("an address"),
+            local,
+            encrypted: false,
+        });
         Self { inner: request }
             .with("host", "localhost:9090")
             .with("authorization", &format!("Bearer {ADMIN}"))
@@ -114,6 +116,17 @@ impl TestRequest {
     }
 }
 
+fn defaults() -> Defaults {
+    Defaults {
+        driver: "fake".into(),
+        image: "host".into(),
+        memory_max_mb: 8192,
+        cpus_max: 2.0,
+        pids_max: 4096,
+        network: protocol::api::Network::Proxy,
+    }
+}
+
 impl ApiFixture {
     async fn new() -> Self {
         Self::with_auth(Auth::Required).await
@@ -123,14 +136,6 @@ impl ApiFixture {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(&dir.path().join("slipway.db")).expect("a store");
         let drivers = Drivers::new(vec![Arc::new(FakeDriver::default())]);
-        let defaults = Defaults {
-            driver: "fake".into(),
-            image: "host".into(),
-            memory_max_mb: 8192,
-            cpus_max: 2.0,
-            pids_max: 4096,
-            network: protocol::api::Network::Proxy,
-        };
         let previews = Previews {
             domain: "localhost".into(),
             scheme: Scheme::Http,
@@ -145,6 +150,7 @@ impl ApiFixture {
         let (timing, agents) = (Timing::default(), Agents::default());
         let (disk, clock) = (fixture::endless(dir.path()), Clock::new());
         let parts = FleetParts {
+            memory: hostd_drivers::host_memory::HostMemory::plenty(),
             store: store.clone(),
             drivers: drivers.clone(),
             timing,
@@ -160,6 +166,9 @@ impl ApiFixture {
             admin_hash: token_hash(ADMIN),
             auth,
             names: vec!["slipway.example".into()],
+            bind: "127.0.0.1:9090".parse().expect("an address"),
+            encrypted: false,
+            certificates: Vec::new(),
             previews,
             instance: "test".into(),
             data_dir: dir.path().to_owned(),
@@ -173,7 +182,7 @@ impl ApiFixture {
             fleet,
             store,
             drivers,
-            defaults,
+            defaults: defaults(),
             agents,
             models,
             gateway,

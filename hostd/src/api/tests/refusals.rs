@@ -57,7 +57,11 @@ async fn without_authentication_only_loopback_is_trusted() {
     let fixture = ApiFixture::with_auth(Auth::Off).await;
     let request = || TestRequest::get("/v1/host").without("authorization");
     assert_eq!(fixture.send(request()).await.status, 200);
-    let far = Peer::Tcp { from: "10.0.0.9:1".parse().unwrap(), local: "127.0.0.1:9090".parse().unwrap() };
+    let far = Peer::Tcp {
+        from: "10.0.0.9:1".parse().unwrap(),
+        local: "127.0.0.1:9090".parse().unwrap(),
+        encrypted: false,
+    };
     assert_eq!(fixture.send(request().peer(far)).await.code(), "unauthorized");
 }
 

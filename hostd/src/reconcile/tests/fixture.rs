@@ -8,7 +8,7 @@ use crate::{
 use hostd_core::{
     BudgetBounds, Defaults, DiskThresholds, Previews, Scheme, State, blueprint, egress::Exceptions,
 };
-use hostd_drivers::{Drivers, fake::FakeDriver};
+use hostd_drivers::{Drivers, fake::FakeDriver, host_memory::HostMemory};
 use hostd_edge::{
     PreviewTargets,
     egress::{Egress, EgressParts, Profiles},
@@ -48,6 +48,11 @@ pub(crate) async fn open(driver: &Arc<FakeDriver>, directory: &Path, timing: Tim
 }
 
 pub(crate) async fn open_with(drivers: Drivers, directory: &Path, timing: Timing) -> Fleet {
+    open_on(drivers, directory, timing, HostMemory::plenty()).await
+}
+
+/// A fleet on a host with this memory.
+pub(crate) async fn open_on(drivers: Drivers, directory: &Path, timing: Timing, memory: HostMemory) -> Fleet {
     let store = Store::open(&directory.join("slipway.db")).expect("the store opens");
     let previews = Previews {
         domain: "localhost".into(),
@@ -60,7 +65,7 @@ pub(crate) async fn open_with(drivers: Drivers, directory: &Path, timing: Timing
     let inside = inside(previews, &store, &models).await;
     let (disk, agents) = (endless(directory), Agents::default());
     let (targets, clock) = (PreviewTargets::default(), Clock::new());
-    let parts = FleetParts { store, drivers, timing, inside, models, agents, disk, targets, clock };
+    let parts = FleetParts { store, drivers, timing, inside, models, agents, disk, memory, targets, clock };
     Fleet::open(parts).await.expect("the fleet opens")
 }
 

@@ -5,6 +5,7 @@ mod backend_outage;
 mod doze;
 mod drift;
 pub(crate) mod fixture;
+mod memory_pressure;
 mod model_outcomes;
 mod simulation;
 mod task_handover;

@@ -2,13 +2,13 @@
 
 use super::{id, insert, lines, new_sandbox, new_task, with_one};
 use crate::{
-    CallEnd, EventFilter, ExecEnd, ExecRecord, IdempotencyClaim, IdempotencyKey, ProviderRecord, Store,
-    TaskBegun, TokenRecord, failpoint, frame_data,
+    CallEnd, EventFilter, ExecEnd, ExecRecord, IdempotencyClaim, IdempotencyKey, NewSandbox, ProviderRecord,
+    Store, TaskBegun, TokenRecord, failpoint, frame_data,
 };
 use hostd_core::{Blueprint, BudgetBounds, Handle, ModelFailure, Spend, TaskChanges, TaskEnding, Transition};
 use protocol::{
     Cursor, Dialect, Event, ExecId, Exit, Fact, FailureReason, ModelCall, TaskId,
-    api::{AttemptRelation, BudgetPeriod, TokenScope},
+    api::{AttemptRelation, BudgetPeriod, Quota, TokenScope},
 };
 use serde_json::json;
 use std::{fs, os::unix::process::ExitStatusExt, path::Path, process::Command};
@@ -68,12 +68,16 @@ async fn write_everything(store: &Store) {
         dialect: Dialect::Openai,
         base_url: "https://example.com".to_owned(),
         sealed: None,
+        key_from: None,
         models: vec![],
         default: None,
         created_ms: 8,
     };
     store.put_provider(provider).await.unwrap();
     store.put_budget(super::label("acme"), BudgetBounds::default(), BudgetPeriod::Day, 8).await.unwrap();
+    store.put_quota(super::label("acme"), None, Quota::default(), 8).await.unwrap();
+    let successor = NewSandbox { name: new_sandbox(1, None).name, ..new_sandbox(2, None) };
+    store.replace_sandbox(successor, AttemptRelation::Create, false).await.unwrap();
     let token = TokenRecord {
         id: "t1".to_owned(),
         tenant: super::label("acme"),
@@ -120,6 +124,8 @@ async fn writes_there(store: &Store) -> usize {
         task.as_ref().is_some_and(|task| task.done_seq.is_some() && task.result.is_some()),
         !store.providers().await.unwrap().is_empty(),
         !store.budgets(8).await.unwrap().is_empty(),
+        !store.quota_book().await.unwrap().tenants.is_empty(),
+        record.is_some_and(|record| record.replaced_by == Some(id(2))),
         store.token_by_hash(&[1; 32]).await.unwrap().is_some(),
         claim != IdempotencyClaim::New,
         matches!(claim, IdempotencyClaim::Replay { .. }),
@@ -129,7 +135,7 @@ async fn writes_there(store: &Store) -> usize {
     // A transition, an attempt and their events were committed together.
     let part = store.log(EventFilter::default(), 0).await.unwrap();
     let events: usize = part.batches.iter().map(|batch| frame_data(&batch.frames).count()).sum();
-    let expected = [0, 1, 3, 4, 5, 6, 6, 6, 7, 7, 7, 7, 10, 12, 12, 12, 12, 13, 13, 13, 13, 13, 13];
+    let expected = [0, 1, 3, 4, 5, 6, 6, 6, 7, 7, 7, 7, 10, 12, 12, 12, 12, 13, 13, 13, 13, 15, 15, 15, 15];
     assert_eq!((events, part.through), (expected[count], expected[count] as u64), "{there:?}");
     count
 }
@@ -163,6 +169,8 @@ async fn killed_around_any_commit_the_store_has_all_before_it_and_nothing_after(
         "conclude_task",
         "put_provider",
         "put_budget",
+        "put_quota",
+        "replace_sandbox",
         "insert_token",
         "idempotency_begin",
         "idempotency_finish",

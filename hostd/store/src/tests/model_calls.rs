@@ -187,6 +187,7 @@ async fn a_provider_is_put_in_the_place_of_the_one_with_its_name_and_tenant() {
         dialect: Dialect::Gemini,
         base_url: base_url.to_owned(),
         sealed: Some(vec![1, 2]),
+        key_from: None,
         models: Vec::new(),
         default: None,
         created_ms,

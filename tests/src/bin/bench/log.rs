@@ -71,6 +71,7 @@ async fn store_with_task(path: &Path) -> Result<(Store, i64)> {
         sandbox: id,
         id: TaskId::parse("01jb9xyzabcdefghjkmnpqrstv")?,
         agent: "command".to_owned(),
+        created_by: "ann".to_owned(),
         prompt: String::new(),
         request: Secret(serde_json::from_value(request)?),
         request_hash: [0; 32],

@@ -17,11 +17,13 @@ mod idle_machine;
 mod log;
 mod outgoing;
 mod plain_sse;
+mod quota;
 mod row;
 mod start;
 mod tasks;
 mod terminal;
 mod throughput;
+mod tls;
 
 use anyhow::Result;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -75,8 +77,10 @@ async fn run(wanted: Vec<String>) -> Result<()> {
     measure!("footprint", footprint::rows());
     measure!("events", events::rows());
     measure!("log", log::rows());
+    measure!("quota", quota::rows());
     measure!("files", files::rows());
     measure!("terminal", terminal::rows());
+    measure!("tls", tls::rows());
     measure!("host", host::rows());
     measure!("density", host::density());
     measure!("docker", engine::rows());

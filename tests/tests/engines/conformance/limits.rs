@@ -3,6 +3,7 @@
 use super::driver_column::{Column, Verdict};
 use super::fixture::{Fixture, passed};
 use anyhow::{Context, Result, ensure};
+use protocol::api::ApiErrorCode;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,29 +13,82 @@ const HOG: &str = "x = []\nwhile True: x.append(bytearray(b'x' * (1 << 20)))";
 
 pub async fn configured(column: Arc<Column>) -> Verdict {
     let place = Fixture::new(&column).await?;
-    let id = place.caller.create(&json!({"limits": {"memory_mb": 96, "cpus": 0.5, "pids": 77}})).await?;
-    let bytes = (96 << 20).to_string();
-    if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-        // Version 2 is read by the driver itself; its own numbers are what there is.
-        let stats: Value = place.caller.get(&format!("/v1/sandboxes/{id}/stats")).await?.expect(200)?;
-        ensure!(stats["memory_limit_bytes"] == 96 << 20, "{stats}");
-        return passed();
+    let id = place.caller.create(&json!({"limits": limits(96, 0.5, 77)})).await?;
+    in_force(&place, &id, (96, 0.5, 77)).await?;
+    passed()
+}
+
+fn limits(memory_mb: u64, cpus: f64, pids: u64) -> Value {
+    json!({"memory_mb": memory_mb, "cpus": cpus, "pids": pids})
+}
+
+/// That the kernel has these limits, and that hostd says so.
+async fn in_force(place: &Fixture, id: &str, (memory_mb, cpus, pids): (u64, f64, u64)) -> Result<()> {
+    let stats: Value = place.caller.get(&format!("/v1/sandboxes/{id}/stats")).await?.expect(200)?;
+    ensure!(stats["memory_limit_bytes"] == memory_mb << 20 && stats["pids_limit"] == pids, "{stats}");
+    if let Some(found) = stats["cpus_limit"].as_f64() {
+        ensure!((found - cpus).abs() < 0.001, "{stats}");
     }
+    let view = place.caller.sandbox(id).await?;
+    ensure!(view["limits"] == limits(memory_mb, cpus, pids), "{view}");
+    // Version 2 is read by the driver itself; its own numbers are what there is.
+    if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+        return Ok(());
+    }
+    let (bytes, pids) = ((memory_mb << 20).to_string(), pids.to_string());
     let expected = [
-        ("memory", "memory.limit_in_bytes", bytes.as_str()),
-        ("memory", "memory.memsw.limit_in_bytes", bytes.as_str()),
-        ("pids", "pids.max", "77"),
+        ("memory", "memory.limit_in_bytes", &bytes),
+        ("memory", "memory.memsw.limit_in_bytes", &bytes),
+        ("pids", "pids.max", &pids),
     ];
     for (controller, file, value) in expected {
-        match place.group_file(&id, controller, file) {
-            Ok(found) => ensure!(found == value, "{file} is {found}"),
+        match place.group_file(id, controller, file) {
+            Ok(found) => ensure!(found == *value, "{file} is {found}, not {value}"),
             // Kernels without accounting of swap have no limit for it, and no swap to use either.
             Err(error) => ensure!(file.contains("memsw"), "{error:?}"),
         }
     }
-    let quota: f64 = place.group_file(&id, "cpu", "cpu.cfs_quota_us")?.parse()?;
-    let period: f64 = place.group_file(&id, "cpu", "cpu.cfs_period_us")?.parse()?;
-    ensure!((quota / period - 0.5).abs() < 0.001, "{quota} of {period}");
+    let quota: f64 = place.group_file(id, "cpu", "cpu.cfs_quota_us")?.parse()?;
+    let period: f64 = place.group_file(id, "cpu", "cpu.cfs_period_us")?.parse()?;
+    ensure!((quota / period - cpus).abs() < 0.001, "{quota} of {period}");
+    Ok(())
+}
+
+/// Holds 80 MB until it is killed.
+const HOLD: &str = "import time\nx = b'x' * (80 << 20)\nprint('holds', flush=True)\ntime.sleep(1000)";
+
+pub async fn changed(column: Arc<Column>) -> Verdict {
+    let place = Fixture::new(&column).await?;
+    let id = place.caller.create(&json!({"limits": limits(96, 0.5, 77)})).await?;
+    let path = format!("/v1/sandboxes/{id}/limits");
+    let change = async |body: Value| -> Result<()> {
+        place.caller.patch(&path, &body).await?.expect::<Value>(200).map(drop)
+    };
+    let init = place.init(&id)?;
+    change(limits(192, 1.5, 99)).await?;
+    in_force(&place, &id, (192, 1.5, 99)).await?;
+    place.caller.prints(&id, "python3 -c \"x = b'x' * (128 << 20)\"").await.context("more than before")?;
+    place.leaves(&id, "holds", &["python3", "-c", HOLD]).await?;
+    place.caller.follow_until(&format!("/v1/sandboxes/{id}/execs/holds/output?follow=1"), "holds").await?;
+    // Less memory than it uses: refused, with everything that was asked for.
+    let refused = place.caller.patch(&path, &limits(64, 1.0, 50)).await?;
+    ensure!(refused.status == 409 && refused.code()? == ApiErrorCode::Conflict, "{}", refused.text());
+    in_force(&place, &id, (192, 1.5, 99)).await?;
+    place.brings(&id, "pause", "paused").await?;
+    let refused = place.caller.patch(&path, &limits(64, 1.0, 50)).await?;
+    ensure!(refused.status == 409 && refused.code()? == ApiErrorCode::Conflict, "{}", refused.text());
+    change(json!({"memory_mb": 160, "pids": 88})).await?;
+    in_force(&place, &id, (160, 1.5, 88)).await?;
+    ensure!(place.is_frozen(&id)? && place.caller.sandbox(&id).await?["status"] == "paused");
+    place.brings(&id, "resume", "running").await?;
+    ensure!(!init.is_gone(), "it was launched again");
+    place.brings(&id, "stop", "stopped").await?;
+    place.brings(&id, "start", "running").await?;
+    in_force(&place, &id, (160, 1.5, 88)).await?;
+    place.brings(&id, "stop", "stopped").await?;
+    change(json!({"cpus": 0.25, "memory_mb": 64})).await?;
+    place.brings(&id, "start", "running").await?;
+    in_force(&place, &id, (64, 0.25, 88)).await?;
     passed()
 }
 

@@ -47,6 +47,7 @@ fn of_sandboxes() -> Vec<Row> {
         }
         "Limits" {
             "memory, process and CPU limits are as requested" => limits::configured;
+            "limits are changed while it runs, is paused or stopped" => limits::changed;
             "job out of memory: it ends as `oom`, the sandbox lives" => limits::job_out_of_memory;
             "PID 1 out of memory: `oom`, with a post-mortem" => limits::init_out_of_memory;
             "process limit reached: reported, other sandboxes unaffected" => limits::out_of_processes;

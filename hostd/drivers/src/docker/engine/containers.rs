@@ -1,7 +1,7 @@
 //! Container endpoints. Each verb may be repeated.
 
 use super::{
-    CreateContainer, EngineError, InspectedContainer, ListedContainer,
+    CreateContainer, EngineError, InspectedContainer, ListedContainer, Resources,
     client::{Engine, EngineRequest},
     limits::{LIST_DEADLINE, LIST_MAX_BYTES, STOP_MARGIN, WORK_DEADLINE},
     request_path,
@@ -79,6 +79,13 @@ impl Engine {
             }
             done => done,
         }
+    }
+
+    /// Changes the limits of a container. `NotFound` where the engine has no such verb.
+    pub async fn update(&self, container: &str, resources: &Resources) -> Result<(), EngineError> {
+        let path = request_path::container(container, "/update")?;
+        let request = EngineRequest::new("update the container", Method::POST, path).deadline(WORK_DEADLINE);
+        self.call(request.json(resources)?).await.map(drop)
     }
 
     /// Inspects a container by id or name. `None` when there is no such container.

@@ -47,6 +47,18 @@ pub struct Healthcheck {
     pub test: Vec<String>,
 }
 
+/// Limits of a container, when it is created and when they are changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Resources {
+    pub memory: u64,
+    pub memory_swap: u64,
+    /// Microseconds of CPU time in each period of `cpu_period` microseconds.
+    pub cpu_quota: u64,
+    pub cpu_period: u64,
+    pub pids_limit: u64,
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct HostConfig {
@@ -64,12 +76,8 @@ pub struct HostConfig {
     pub pid_mode: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cgroupns_mode: String,
-    pub memory: u64,
-    pub memory_swap: u64,
-    /// Microseconds of CPU time in each period of `cpu_period` microseconds.
-    pub cpu_quota: u64,
-    pub cpu_period: u64,
-    pub pids_limit: u64,
+    #[serde(flatten)]
+    pub resources: Resources,
     pub shm_size: u64,
     pub ulimits: Vec<Ulimit>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

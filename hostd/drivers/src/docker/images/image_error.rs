@@ -90,6 +90,7 @@ impl ImageError {
             | DriverError::TimedOut { .. }
             | DriverError::Damaged { .. }
             | DriverError::OtherPidNamespace { .. }
+            | DriverError::MemoryInUse { .. }
             | DriverError::Io { .. }) => Self::Failed { message: error.to_string() },
         }
     }

@@ -16,11 +16,13 @@ impl Cgroup {
         };
         Ok(StatsView {
             memory_bytes,
+            memory_working_bytes: memory_bytes.saturating_sub(self.reclaimable_bytes()),
             memory_peak_bytes: number("memory", names.peak),
             memory_limit_bytes: number("memory", names.limit),
             cpu_usage_us,
             pids: number("pids", "pids.current"),
             pids_limit: number("pids", "pids.max"),
+            cpus_limit: self.cpus_limit(),
             oom_kills: self.field("memory", names.oom, "oom_kill"),
             pids_limit_hits: self.field("pids", "pids.events", "max"),
             disk_bytes: None,
@@ -28,12 +30,46 @@ impl Cgroup {
         })
     }
 
+    /// Memory that the kernel can free by dropping cached files. Files in active use count half.
+    pub fn reclaimable_bytes(&self) -> u64 {
+        let text = self.get("memory", "memory.stat").unwrap_or_default();
+        reclaimable(&text, self.version)
+    }
+
+    fn cpus_limit(&self) -> Option<f64> {
+        let (quota, period) = match self.version {
+            Version::V1 => {
+                (self.get("cpu", "cpu.cfs_quota_us").ok()?, self.get("cpu", "cpu.cfs_period_us").ok()?)
+            }
+            Version::V2 => {
+                let text = self.get("cpu", "cpu.max").ok()?;
+                let (quota, period) = text.trim().split_once(' ')?;
+                (quota.to_owned(), period.to_owned())
+            }
+        };
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| *number > 0.0);
+        Some(number(&quota)? / number(&period)?)
+    }
+
     /// A value from a file of `name value` lines.
     fn field(&self, controller: &str, file: &str, name: &str) -> u64 {
-        let text = self.get(controller, file).unwrap_or_default();
-        let pairs = text.lines().filter_map(|line| line.split_once(' '));
-        pairs.filter(|(key, _)| *key == name).map(|(_, value)| parse(value)).next().unwrap_or(0)
+        value_of(&self.get(controller, file).unwrap_or_default(), name)
     }
+}
+
+/// A value of a file of `name value` lines.
+fn value_of(text: &str, name: &str) -> u64 {
+    let pairs = text.lines().filter_map(|line| line.split_once(' '));
+    pairs.filter(|(key, _)| *key == name).map(|(_, value)| parse(value)).next().unwrap_or(0)
+}
+
+/// Cached files by `memory.stat`, of the group and those below it.
+pub fn reclaimable(memory_stat: &str, version: Version) -> u64 {
+    let (inactive, active) = match version {
+        Version::V1 => ("total_inactive_file", "total_active_file"),
+        Version::V2 => ("inactive_file", "active_file"),
+    };
+    value_of(memory_stat, inactive) + value_of(memory_stat, active) / 2
 }
 
 struct Names {
@@ -63,6 +99,6 @@ impl Names {
 }
 
 /// `max` and invalid numbers count as 0: unlimited, unknown.
-fn parse(text: &str) -> u64 {
+pub fn parse(text: &str) -> u64 {
     text.trim().parse().unwrap_or(0)
 }

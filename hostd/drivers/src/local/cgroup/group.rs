@@ -209,7 +209,7 @@ impl Cgroup {
         self.dirs.iter().find(|(hierarchy, _)| has(hierarchy)).map(|(_, dir)| dir.as_path())
     }
 
-    fn set(&self, controller: &str, file: &str, value: &str) -> io::Result<()> {
+    pub(super) fn set(&self, controller: &str, file: &str, value: &str) -> io::Result<()> {
         let dir = self.dir(controller).ok_or(io::ErrorKind::NotFound)?;
         std::fs::OpenOptions::new()
             .write(true)
@@ -248,11 +248,11 @@ fn delegate(root: &Path, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn quota_us(limits: &Limits) -> u64 {
+pub(super) fn quota_us(limits: &Limits) -> u64 {
     (limits.cpus.max(CPUS_MIN) * CPU_PERIOD_US as f64).round() as u64
 }
 
-fn optional(done: io::Result<()>) -> io::Result<()> {
+pub(super) fn optional(done: io::Result<()>) -> io::Result<()> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,

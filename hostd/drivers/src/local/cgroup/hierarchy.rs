@@ -84,6 +84,28 @@ impl Hierarchies {
         self.unified.as_deref()
     }
 
+    /// The name of the group of all sandboxes.
+    pub(super) fn parent_name(&self) -> &str {
+        &self.parent
+    }
+
+    /// Where the memory controller is mounted.
+    pub(super) fn memory_at(&self) -> Option<(Version, &Path)> {
+        let memory = self.used.iter().find(|h| h.controllers.iter().any(|name| name == "memory"))?;
+        Some((self.version, &memory.mounted_at))
+    }
+
+    /// The ids of sandboxes that have groups, with or without processes.
+    pub fn sandboxes(&self) -> Vec<SandboxId> {
+        let tops = self.used.iter().map(|hierarchy| &hierarchy.mounted_at).chain(&self.other_dirs);
+        let entries = tops.filter_map(|at| std::fs::read_dir(at.join(&self.parent)).ok()).flatten().flatten();
+        let mut ids: Vec<SandboxId> =
+            entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
     /// The value of `linux.cgroupsPath`.
     pub fn path_of(&self, sandbox: &SandboxId) -> String {
         format!("/{}/{sandbox}", self.parent)

@@ -4,6 +4,10 @@
 mod counters;
 mod group;
 mod hierarchy;
+mod memory_limit;
+mod resize;
 
 pub use group::Cgroup;
 pub use hierarchy::Hierarchies;
+pub use memory_limit::LimitedGroup;
+pub use resize::ResizeError;

@@ -73,7 +73,7 @@ impl GatewayFixture {
 
     pub async fn to(provider: FakeProvider, base_url: String, setup: Setup) -> Self {
         let dialect = setup.dialect.unwrap_or(Dialect::Anthropic);
-        let key = Some(ProviderKey(KEY.to_owned()));
+        let key = Some(ProviderKey(KEY.to_owned().into()));
         let target = Provider { name: "fake".to_owned(), dialect, base_url, key };
         let call_target =
             CallTarget { provider: Arc::new(target), model: "real-model".to_owned(), price: None };

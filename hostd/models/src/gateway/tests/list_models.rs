@@ -20,7 +20,7 @@ fn reply(head: &str, body: &str) -> Vec<Action> {
 }
 
 async fn list(dialect: Dialect, base_url: &str) -> Result<ModelList, ListModelsError> {
-    let key = Some(ProviderKey(KEY.to_owned()));
+    let key = Some(ProviderKey(KEY.to_owned().into()));
     let (name, base_url) = ("fake".to_owned(), base_url.to_owned());
     let provider = Provider { name, dialect, base_url, key };
     let call_target = CallTarget { provider: Arc::new(provider.clone()), model: "m".to_owned(), price: None };

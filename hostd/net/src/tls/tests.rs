@@ -19,6 +19,12 @@ use tokio_rustls::{
 const WILDCARD: &str = "*.preview.example.com";
 const PREVIEW: &str = "s-01jb9xyzabcdefghjkmnpqrstv-3000.preview.example.com";
 
+const NAMES: PairNames = PairNames {
+    listener: "preview",
+    cert_key: "SLIPWAY_PREVIEW_TLS_CERT",
+    key_key: "SLIPWAY_PREVIEW_TLS_KEY",
+};
+
 /// A directory of certificate pairs.
 struct CertFixture {
     dir: TempDir,
@@ -65,7 +71,7 @@ impl CertFixture {
         let live = (self.path("live.crt"), self.path("live.key"));
         point(&live.0, cert);
         point(&live.1, key);
-        Tls::load(&live.0, &live.1).unwrap()
+        Tls::load(&live.0, &live.1, NAMES).unwrap()
     }
 }
 
@@ -116,7 +122,7 @@ async fn serves(tls: &Tls, at: Instant, cert: &Path) -> bool {
 async fn a_wildcard_covers_every_preview_and_nothing_else() {
     let certs = CertFixture::new();
     let pair = certs.pair("wild", WILDCARD);
-    let tls = Tls::load(&pair.0, &pair.1).unwrap();
+    let tls = Tls::load(&pair.0, &pair.1, NAMES).unwrap();
     let now = Instant::now();
     let agreed = connect(tls.config(now).await, &pair.0, PREVIEW).await.unwrap();
     assert_eq!(agreed.as_deref(), Some(&b"h2"[..]), "the server's order counts");
@@ -129,7 +135,7 @@ async fn a_wildcard_covers_every_preview_and_nothing_else() {
 async fn bytes_pass_both_ways_after_a_handshake() {
     let certs = CertFixture::new();
     let pair = certs.pair("one", WILDCARD);
-    let tls = Tls::load(&pair.0, &pair.1).unwrap();
+    let tls = Tls::load(&pair.0, &pair.1, NAMES).unwrap();
     let (stream, accepted) = joined().await;
     let (client, server) = tokio::join!(client(stream, &pair.0, PREVIEW), tls.accept(accepted));
     let (mut client, mut server) = (client.unwrap(), server.unwrap());
@@ -148,18 +154,67 @@ async fn bytes_pass_both_ways_after_a_handshake() {
 async fn what_is_no_tls_is_refused() {
     let certs = CertFixture::new();
     let pair = certs.pair("one", WILDCARD);
-    let tls = Tls::load(&pair.0, &pair.1).unwrap();
+    let tls = Tls::load(&pair.0, &pair.1, NAMES).unwrap();
     let (mut plain, accepted) = joined().await;
-    plain.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    plain.write_all(b"\0\0\0\0\0\0").await.unwrap();
     let error = tls.accept(accepted).await.expect_err("no TLS");
     assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+}
+
+#[tokio::test]
+async fn http_without_tls_is_told_to_use_https() {
+    let certs = CertFixture::new();
+    let pair = certs.pair("one", WILDCARD);
+    let tls = Tls::load(&pair.0, &pair.1, NAMES).unwrap();
+    let (mut plain, accepted) = joined().await;
+    let asking = async {
+        plain.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        plain.read_to_string(&mut answer).await.unwrap();
+        drop(plain);
+        answer
+    };
+    let (accepted, answer) = tokio::join!(tls.accept(accepted), asking);
+    assert_eq!(accepted.expect_err("no TLS").kind(), io::ErrorKind::InvalidData);
+    assert_eq!(answer.as_bytes(), PLAIN_HTTP_RESPONSE);
+    crate::connections::check_raw_error(PLAIN_HTTP_RESPONSE, protocol::api::ApiErrorCode::InvalidRequest);
+}
+
+#[tokio::test]
+async fn the_status_has_what_openssl_says_and_why_a_change_is_not_used() {
+    let certs = CertFixture::new();
+    let pair = certs.pair("one", WILDCARD);
+    let tls = certs.linked(&pair);
+    let status = tls.status();
+    let openssl = |arguments: &[&str]| {
+        let mut command = Command::new("openssl");
+        let output = command.arg("x509").arg("-in").arg(&pair.0).arg("-noout").args(arguments).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    let printed = openssl(&["-fingerprint", "-sha256"]);
+    assert_eq!(status.fingerprint.to_string(), printed.split_once('=').unwrap().1.trim());
+    let validity = status.validity.unwrap();
+    assert_eq!(validity.not_after_s - validity.not_before_s, 2 * 24 * 3600);
+    let now_s = unix_seconds(SystemTime::now());
+    assert!((0..60).contains(&(now_s - validity.not_before_s)), "{validity:?} at {now_s}");
+    assert_eq!(status.rejected, None);
+
+    let live = certs.path("live.crt");
+    fs::remove_file(&live).unwrap();
+    fs::write(&live, "nonsense").unwrap();
+    tls.config(later()).await;
+    let why = tls.status().rejected.unwrap();
+    assert!(why.starts_with("SLIPWAY_PREVIEW_TLS_CERT: ") && why.contains("has no certificate"), "{why}");
+    point(&live, &pair.0);
+    tls.config(later() + Duration::from_secs(2)).await;
+    assert_eq!(tls.status().rejected, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_says_nothing_is_let_go() {
     let certs = CertFixture::new();
     let pair = certs.pair("one", WILDCARD);
-    let tls = Tls::load(&pair.0, &pair.1).unwrap();
+    let tls = Tls::load(&pair.0, &pair.1, NAMES).unwrap();
     let (_silent, accepted) = joined().await;
     let error = tls.accept(accepted).await.expect_err("too late");
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -182,7 +237,7 @@ async fn a_renewed_pair_is_taken_up_when_its_link_moves() {
 async fn a_renewed_pair_is_taken_up_when_it_is_written_over() {
     let certs = CertFixture::new();
     let (pair, new) = (certs.pair("pair", WILDCARD), certs.pair("new", WILDCARD));
-    let tls = Tls::load(&pair.0, &pair.1).unwrap();
+    let tls = Tls::load(&pair.0, &pair.1, NAMES).unwrap();
     fs::copy(&new.0, &pair.0).unwrap();
     fs::copy(&new.1, &pair.1).unwrap();
     assert!(serves(&tls, later(), &new.0).await);
@@ -268,7 +323,7 @@ fn what_is_wrong_names_the_key_the_file_and_the_fault() {
         (one.0.clone(), file("odd", odd.as_bytes()), "KEY: DIR/odd has a key that cannot be used: "),
         (one.0.clone(), two.1.clone(), "KEY: DIR/two.key is not the key of the certificate"),
     ] {
-        let error = Tls::load(&cert, &key).err().expect(expected).to_string();
+        let error = Tls::load(&cert, &key, NAMES).err().expect(expected).to_string();
         let said = error.replace(&certs.dir.path().display().to_string(), "DIR");
         assert!(said.starts_with(&format!("SLIPWAY_PREVIEW_TLS_{expected}")), "{said}\nnot {expected}");
     }

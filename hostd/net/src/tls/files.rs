@@ -1,9 +1,10 @@
 //! The two TLS files, certificate chain and key: read as a whole, or refused with what is wrong. Knows
 //! nothing of connections.
 
+use super::validity::Validity;
 use nix::fcntl::OFlag;
+use sha2::{Digest as _, Sha256};
 use std::{
-    fmt,
     fs::{self, File, Metadata},
     io::{self, Read},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
@@ -29,24 +30,9 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 #[derive(Debug, thiserror::Error)]
 #[error("{config_key}: {} {fault}", path.display())]
 pub struct TlsError {
-    config_key: ConfigKey,
+    config_key: &'static str,
     path: PathBuf,
     fault: FileFault,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ConfigKey {
-    Cert,
-    Key,
-}
-
-impl fmt::Display for ConfigKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cert => "SLIPWAY_PREVIEW_TLS_CERT",
-            Self::Key => "SLIPWAY_PREVIEW_TLS_KEY",
-        })
-    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -71,11 +57,31 @@ enum FileFault {
     Mismatch,
 }
 
+/// How the files of one listener are called in errors and logs.
+#[derive(Debug, Clone, Copy)]
+pub struct PairNames {
+    pub listener: &'static str,
+    /// The configuration keys of the two files.
+    pub cert_key: &'static str,
+    pub key_key: &'static str,
+}
+
 /// The paths of the two files.
 #[derive(Debug, Clone)]
 pub(super) struct CertPair {
     pub cert: PathBuf,
     pub key: PathBuf,
+    pub names: PairNames,
+}
+
+/// A pair that was read, ready to be served.
+#[derive(Debug, Clone)]
+pub(super) struct LoadedPair {
+    pub config: Arc<ServerConfig>,
+    /// SHA-256 of the server's own certificate.
+    pub fingerprint: [u8; 32],
+    /// Absent if the certificate does not say it in a known form.
+    pub validity: Option<Validity>,
 }
 
 /// Identifies a version of a file. A file without metadata has no stamp.
@@ -96,11 +102,16 @@ impl CertPair {
         [&self.cert, &self.key].map(|path| fs::metadata(path).ok().map(|found| Stamp::new(&found)))
     }
 
-    pub(super) fn read(&self) -> Result<Arc<ServerConfig>, TlsError> {
-        let cert = |fault| TlsError { config_key: ConfigKey::Cert, path: self.cert.clone(), fault };
-        let key = |fault| TlsError { config_key: ConfigKey::Key, path: self.key.clone(), fault };
+    pub(super) fn read(&self) -> Result<LoadedPair, TlsError> {
+        let names = self.names;
+        let cert = |fault| TlsError { config_key: names.cert_key, path: self.cert.clone(), fault };
+        let key = |fault| TlsError { config_key: names.key_key, path: self.key.clone(), fault };
         let chain = read(&self.cert).and_then(|text| chain(&text)).map_err(cert)?;
         let private = read(&self.key).and_then(|text| private(&text)).map_err(key)?;
+        let (fingerprint, validity) = match chain.first() {
+            Some(own) => (Sha256::digest(own).into(), Validity::of_certificate(own)),
+            None => return Err(cert(FileFault::NoCertificate)),
+        };
         let provider = Arc::new(ring::default_provider());
         // Checked apart, so that the error names the right file.
         ring::sign::any_supported_type(&private).map_err(|error| key(FileFault::KeyRefused(error)))?;
@@ -114,7 +125,7 @@ impl CertPair {
                 if mismatch { key(FileFault::Mismatch) } else { cert(FileFault::Refused(error)) }
             })?;
         config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
-        Ok(Arc::new(config))
+        Ok(LoadedPair { config: Arc::new(config), fingerprint, validity })
     }
 }
 
