@@ -42,7 +42,8 @@ impl SandboxActor {
             SandboxCommand::Start | SandboxCommand::Resume | SandboxCommand::Thaw => {
                 self.check_room_to_launch()?;
                 self.admit_launch()?;
-                self.set_goal(Goal::Running).await
+                let launched = self.set_goal(Goal::Running).await;
+                self.release_unrecorded_launch(launched)
             }
             SandboxCommand::Stop => self.set_goal(Goal::Stopped).await,
             SandboxCommand::Pause => self.set_goal(Goal::Paused).await,
@@ -74,7 +75,9 @@ impl SandboxActor {
                 }
                 self.admit_launch()?;
                 let deadline_ms = self.deadline_ms(Goal::Stopped) + self.fleet.timing.up_ms;
-                self.transition(Transition::Renew { renewal: Renewal { keep_workspace }, deadline_ms }).await
+                let renewal = Renewal { keep_workspace };
+                let launched = self.transition(Transition::Renew { renewal, deadline_ms }).await;
+                self.release_unrecorded_launch(launched)
             }
         }
     }

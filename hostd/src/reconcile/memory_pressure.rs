@@ -45,6 +45,16 @@ impl SandboxActor {
         self.fleet.admit_memory(&record.id, &record.blueprint)
     }
 
+    /// Gives back the memory of a launch that was admitted and then not recorded: a quota or a full disk refused it.
+    pub(super) fn release_unrecorded_launch(&self, launched: CommandReply) -> CommandReply {
+        launched.inspect_err(|_| {
+            let record = self.record();
+            if !record.state.is_wanted_up() {
+                self.fleet.memory.release(&record.id);
+            }
+        })
+    }
+
     /// Counts the memory of a sandbox as in use, or as free, when its record says so.
     pub(super) fn account_memory(&self, record: &SandboxRecord) {
         let (memory, state) = (&self.fleet.memory, &record.state);

@@ -11,7 +11,7 @@ use hostd_drivers::{
 };
 use hostd_store::SandboxUpdate;
 use protocol::api::{
-    IdlePolicy, LeftoverKind, Limits, LimitsChange, LimitsSpec, ProblemCode, SandboxId, SandboxSpec,
+    IdlePolicy, LeftoverKind, Limits, LimitsChange, LimitsSpec, ProblemCode, Quota, SandboxId, SandboxSpec,
     SandboxStatus,
 };
 use std::{
@@ -148,6 +148,31 @@ async fn of_many_wakes_at_once_as_many_pass_as_there_is_room_for() {
     let again =
         join_all(ids.iter().filter(|id| *id != up).map(|id| host.fleet.command(id, SandboxCommand::Start)));
     assert_eq!(again.await.into_iter().filter(Result::is_ok).count(), 3, "two were admitted before");
+}
+
+#[tokio::test]
+async fn a_launch_that_a_quota_refuses_keeps_no_memory() {
+    let host = SmallHost::new(500).await;
+    let id = host.running(1, IdlePolicy::Sleep).await;
+    host.stop(&id).await;
+    let tenant = host.fleet.record(&id).await.expect("a record").owner.tenant.clone();
+    let quota = Quota { running: Some(0), ..Quota::default() };
+    host.fleet.store().put_quota(tenant.clone(), None, quota, 1).await.expect("it is set");
+    let before = host.memory.state().admitted_bytes;
+    for command in [
+        SandboxCommand::Start,
+        SandboxCommand::Resume,
+        SandboxCommand::Recreate { keep_workspace: true },
+        SandboxCommand::Recreate { keep_workspace: false },
+    ] {
+        let refused = host.fleet.command(&id, command).await;
+        assert!(matches!(refused, Err(FleetError::QuotaExceeded(_))), "{command:?}: {refused:?}");
+        assert_eq!(host.memory.state().admitted_bytes, before, "{command:?}");
+    }
+    host.fleet.store().remove_quota(&tenant, None).await.expect("it is removed");
+    host.driver.hanging.lock().expect("no panic while held").insert("launch");
+    host.fleet.command(&id, SandboxCommand::Start).await.expect("there is room");
+    assert_eq!(host.memory.state().admitted_bytes, before + 32 * MB);
 }
 
 #[tokio::test]
