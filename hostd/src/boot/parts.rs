@@ -22,7 +22,7 @@ use hostd_edge::{
 use hostd_models::{Models, gateway::Gateway};
 use hostd_net::{outbound::OutboundConnector, tls::Tls};
 use hostd_store::{
-    Clock, OpenError, Store,
+    Clock, OpenError, Store, StoreError,
     disk_space::DiskSpace,
     identity_files::{IdentityFiles, load_or_create},
 };
@@ -33,6 +33,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::net::TcpListener;
+use tracing::warn;
 
 pub struct Parts {
     pub disk: DiskSpace,
@@ -61,9 +62,7 @@ impl Parts {
             load_or_create(&config.data_dir).map_err(|error| failed("write its identity files", &error))?;
         let memory = HostMemory::open(&config.data_dir, &files.instance, memory_settings(config));
         let store = open_store(&config.data_dir.join(DATABASE), &disk).await?;
-        let quotas = (config.tenant_quota.clone(), config.principal_quota.clone());
-        let written = store.set_default_quotas(quotas.0, quotas.1).await;
-        written.map_err(|error| failed("write the default quotas", &error))?;
+        set_default_quotas(config, &store).await?;
         let agents = Agents::open(
             config.agents.clone(),
             config.agents_dir.as_deref(),
@@ -180,6 +179,18 @@ async fn open_store(path: &Path, disk: &DiskSpace) -> Result<Store, Failure> {
             }
             opened => return opened.map_err(|error| Failure::Failed(error.to_string())),
         }
+    }
+}
+
+/// Puts the default quotas of the configuration in force. On a full disk those of the last start stay: hostd has to
+/// start, so that space can be freed.
+async fn set_default_quotas(config: &Config, store: &Store) -> Result<(), Failure> {
+    match store.set_default_quotas(config.tenant_quota.clone(), config.principal_quota.clone()).await {
+        Err(error @ StoreError::Full) => {
+            warn!(%error, "failed to write the default quotas: those of the last start are in force");
+            Ok(())
+        }
+        written => written.map_err(|error| failed("write the default quotas", &error)),
     }
 }
 

@@ -25,13 +25,13 @@ pub async fn with_one() -> (TempDir, Store, SandboxId) {
     (dir, store, record.id)
 }
 
-/// Makes updates of the given columns fail, as on a full disk, until called with `false`.
+/// Makes updates of the given columns, or another change, fail, as on a full disk, until called with `false`.
 pub async fn no_room_for(store: &Store, what: &str, full: bool) {
     let sql = match full {
         true => {
-            format!(
-                "CREATE TRIGGER no_room BEFORE UPDATE OF {what} BEGIN SELECT RAISE(ABORT, 'no room'); END"
-            )
+            let change =
+                if what.starts_with("DELETE ") { what.to_owned() } else { format!("UPDATE OF {what}") };
+            format!("CREATE TRIGGER no_room BEFORE {change} BEGIN SELECT RAISE(ABORT, 'no room'); END")
         }
         false => "DROP TRIGGER no_room".to_owned(),
     };

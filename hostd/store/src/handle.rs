@@ -99,7 +99,7 @@ struct StoreInner {
     wal_bytes: AtomicUsize,
     wal_grown: Notify,
     /// Whether any quota is set: without one, nothing is checked.
-    has_quotas: AtomicBool,
+    has_quotas: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -123,7 +123,7 @@ impl Store {
         let wal = WalFile::new(wal_path.clone(), disk);
         let newest = newest_seq(&conn).map_err(OpenError::Store)?;
         let shares = ShareIndex::load(&conn).map_err(OpenError::Store)?;
-        let has_quotas = AtomicBool::new(quotas::exists(&conn).map_err(OpenError::Store)?);
+        let has_quotas = Arc::new(AtomicBool::new(quotas::exists(&conn).map_err(OpenError::Store)?));
         let (head_in, head) = watch::channel(newest);
         let (queue, jobs) = mpsc::channel(limits::WRITE_QUEUE_MAX);
         let metrics = StoreMetrics::default();
@@ -210,8 +210,21 @@ impl Store {
         self.inner.has_quotas.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_has_quotas(&self, any: bool) {
-        self.inner.has_quotas.store(any, Ordering::Relaxed);
+    /// Writes quotas, and notes whether any is set. The note is made in the order of commits, so that an older one does
+    /// not overtake a newer one.
+    pub(super) async fn write_quotas<T, F>(&self, name: &'static str, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T> + Send + 'static,
+    {
+        let has_quotas = self.inner.has_quotas.clone();
+        let write = move |conn: &Connection| {
+            let written = work(conn)?;
+            Ok((written, quotas::exists(conn)?))
+        };
+        let written =
+            self.write_then(name, write, move |(_, any)| has_quotas.store(*any, Ordering::Relaxed)).await;
+        written.map(|(written, _)| written)
     }
 
     pub fn metrics(&self) -> &StoreMetrics {

@@ -24,9 +24,14 @@ const EVERY_PRINCIPAL: &str = "*";
 pub type UseByOwner = BTreeMap<(Label, Label), Usage>;
 
 impl Store {
-    /// Writes the defaults of the configuration: they are in force from now on.
+    /// Writes the defaults of the configuration: they are in force from now on. Writes nothing if they are already, so
+    /// that a start needs no room on the disk.
     pub async fn set_default_quotas(&self, tenant: Option<Quota>, principal: Option<Quota>) -> Result<()> {
-        self.write("set_default_quotas", move |conn| {
+        let stored = self.quota_book().await?;
+        if (&stored.tenant_default, &stored.principal_default) == (&tenant, &principal) {
+            return Ok(());
+        }
+        self.write_quotas("set_default_quotas", move |conn| {
             change(conn, "DELETE FROM quotas WHERE tenant = ''", [], WHAT)?;
             for (principal, quota) in [("", tenant), (EVERY_PRINCIPAL, principal)] {
                 if let Some(quota) = quota {
@@ -35,8 +40,7 @@ impl Store {
             }
             Ok(())
         })
-        .await?;
-        self.note_quotas().await
+        .await
     }
 
     /// Sets the quota of a tenant, or of one principal of it; false when there are too many quotas.
@@ -47,35 +51,29 @@ impl Store {
         quota: Quota,
         now_ms: u64,
     ) -> Result<bool> {
-        let written = self
-            .write("put_quota", move |conn| {
-                let principal = principal.as_ref().map_or("", Label::as_str);
-                let count = "SELECT count(*) AS rows FROM quotas WHERE NOT (tenant = ? AND principal = ?)";
-                let others = one(conn, count, params![tenant.as_str(), principal], |row| {
-                    ColumnReader { row, table: "quotas", key: "rows" }.number("rows")
-                })?;
-                if others.unwrap_or(0) >= limits::QUOTAS_MAX {
-                    return Ok(false);
-                }
-                put(conn, tenant.as_str(), principal, &quota, now_ms)?;
-                Ok(true)
-            })
-            .await?;
-        self.note_quotas().await?;
-        Ok(written)
+        self.write_quotas("put_quota", move |conn| {
+            let principal = principal.as_ref().map_or("", Label::as_str);
+            let count = "SELECT count(*) AS rows FROM quotas WHERE NOT (tenant = ? AND principal = ?)";
+            let others = one(conn, count, params![tenant.as_str(), principal], |row| {
+                ColumnReader { row, table: "quotas", key: "rows" }.number("rows")
+            })?;
+            if others.unwrap_or(0) >= limits::QUOTAS_MAX {
+                return Ok(false);
+            }
+            put(conn, tenant.as_str(), principal, &quota, now_ms)?;
+            Ok(true)
+        })
+        .await
     }
 
     /// Removes a quota, so that the default applies; returns whether it was set.
     pub async fn remove_quota(&self, tenant: &Label, principal: Option<&Label>) -> Result<bool> {
         let (tenant, principal) = (tenant.clone(), principal.map_or("", Label::as_str).to_owned());
-        let removed = self
-            .write("remove_quota", move |conn| {
-                let sql = "DELETE FROM quotas WHERE tenant = ? AND principal = ?";
-                Ok(change(conn, sql, params![tenant.as_str(), principal], WHAT)? > 0)
-            })
-            .await?;
-        self.note_quotas().await?;
-        Ok(removed)
+        self.write_quotas("remove_quota", move |conn| {
+            let sql = "DELETE FROM quotas WHERE tenant = ? AND principal = ?";
+            Ok(change(conn, sql, params![tenant.as_str(), principal], WHAT)? > 0)
+        })
+        .await
     }
 
     pub async fn quota_book(&self) -> Result<QuotaBook> {
@@ -114,12 +112,6 @@ impl Store {
             .await;
         self.count_refusal(&checked);
         checked
-    }
-
-    async fn note_quotas(&self) -> Result<()> {
-        let any = self.read(exists).await?;
-        self.set_has_quotas(any);
-        Ok(())
     }
 }
 

@@ -148,6 +148,37 @@ async fn defaults_bind_all_that_have_no_quota_of_their_own() {
 }
 
 #[tokio::test]
+async fn defaults_that_are_in_force_are_not_written_again() {
+    let (_dir, store) = empty();
+    let one = || Some(Quota { sandboxes: Some(1), ..Quota::default() });
+    store.set_default_quotas(one(), None).await.unwrap();
+    no_room_for(&store, "DELETE ON quotas", true).await;
+    store.set_default_quotas(one(), None).await.unwrap();
+    assert!(store.set_default_quotas(None, None).await.is_err());
+    no_room_for(&store, "DELETE ON quotas", false).await;
+    assert_eq!(store.quota_book().await.unwrap().tenant_default, one());
+    insert(&store, of("ann", 1)).await;
+    assert!(create(&store, of("ann", 2)).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_quota_that_is_set_while_another_is_removed_is_kept() {
+    let (_dir, store) = empty();
+    let one = Quota { sandboxes: Some(1), ..Quota::default() };
+    insert(&store, of("ann", 1)).await;
+    for _ in 0..200 {
+        store.put_quota(label("other"), None, one.clone(), 1).await.unwrap();
+        let (remover, putter, quota) = (store.clone(), store.clone(), one.clone());
+        let removed = tokio::spawn(async move { remover.remove_quota(&label("other"), None).await });
+        let put = tokio::spawn(async move { putter.put_quota(label("acme"), None, quota, 1).await });
+        assert!(removed.await.unwrap().unwrap() && put.await.unwrap().unwrap());
+        assert!(store.has_quotas(), "a quota is set");
+        store.remove_quota(&label("acme"), None).await.unwrap();
+        assert!(!store.has_quotas(), "none is set");
+    }
+}
+
+#[tokio::test]
 async fn a_successor_takes_the_room_of_the_sandbox_it_replaces() {
     let (_dir, store) = empty();
     set(
