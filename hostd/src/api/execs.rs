@@ -60,6 +60,8 @@ pub async fn run_or_find(call: &Call, mut create: ExecCreate) -> Result<ExecAnsw
             return Err(CallError::new(ApiErrorCode::Conflict, message));
         }
     }
+    // The row may have taken the space that was released for the sandbox, whose output needs some.
+    call.api.disk.ensure_free();
     let wait_ms = waits.then_some(limits::EXEC_WAIT_MAX_MS);
     match exec_run::run(&call.api, &sandbox.id, control, &request, wait_ms).await {
         Ok(ExecOutcome::Reported(view)) => Ok(views::exec(*view)),

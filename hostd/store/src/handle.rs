@@ -11,10 +11,11 @@ use super::{
     reader::Readers,
     share_index::ShareIndex,
     task_events::newest_seq,
-    wal::{WalFile, wal_path},
+    wal::{WalFile, allocate_database, wal_path},
     writer::{Job, WriteJob, Writer, WriterMessage},
 };
 use crate::disk_space::DiskSpace;
+use protocol::api::DiskLevel;
 use rusqlite::Connection;
 use std::{
     fs,
@@ -120,6 +121,9 @@ impl Store {
             open_writer(path)?
         };
         let wal_path = wal_path(path);
+        if disk.as_ref().is_none_or(|disk| disk.level() != DiskLevel::Full) {
+            allocate_database(&conn, path);
+        }
         let wal = WalFile::new(wal_path.clone(), disk);
         let newest = newest_seq(&conn).map_err(OpenError::Store)?;
         let shares = ShareIndex::load(&conn).map_err(OpenError::Store)?;

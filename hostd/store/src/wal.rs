@@ -22,8 +22,9 @@ use std::{
 };
 use tracing::debug;
 
+const PAGE_BYTES: u64 = 4096;
 /// A frame of the WAL: a page and its header.
-const FRAME_BYTES: u64 = 4096 + 24;
+const FRAME_BYTES: u64 = PAGE_BYTES + 24;
 /// WAL space that a batch of lifecycle jobs may need.
 const BATCH_WAL_BYTES: u64 = 128 << 10;
 
@@ -139,6 +140,19 @@ fn checkpoint(conn: &Connection, sql: &str) -> Result<Checkpoint> {
 /// Checkpoints as much as possible beside readers and the writer.
 pub(super) fn checkpoint_passive(conn: &Connection) -> Result<()> {
     checkpoint(conn, "PRAGMA wal_checkpoint(PASSIVE)").map(drop)
+}
+
+/// Gives the database file its size if all or part of the database is only in the WAL, as after migrations. Later a
+/// checkpoint on a full disk would do that, and take the space that was released for a client.
+pub(super) fn allocate_database(conn: &Connection, path: &Path) {
+    let pages = conn.query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0));
+    let database_bytes = pages.ok().and_then(|pages| u64::try_from(pages).ok()).unwrap_or(0) * PAGE_BYTES;
+    if path.metadata().is_ok_and(|meta| meta.len() >= database_bytes) {
+        return;
+    }
+    if let Err(error) = checkpoint_passive(conn) {
+        debug!(%error, "failed to checkpoint the WAL");
+    }
 }
 
 /// Keeps the WAL when the last connection closes, and grows the database file in allocated chunks.

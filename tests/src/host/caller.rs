@@ -208,6 +208,8 @@ impl Caller {
     pub async fn prints(&self, sandbox: &str, line: &str) -> Result<String> {
         let exec = self.shell(sandbox, line).await?;
         ensure!(exec["exit"] == json!({"kind": "exited", "code": 0}), "{line}: {exec}");
+        let is_lost = |hint: &Value| hint["kind"] == "output_lost";
+        ensure!(!exec["hints"].as_array().is_some_and(|hints| hints.iter().any(is_lost)), "{line}: {exec}");
         Ok(exec["stdout"].as_str().context("its output")?.to_owned())
     }
 

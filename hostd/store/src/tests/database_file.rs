@@ -36,6 +36,16 @@ async fn what_was_closed_opens_as_it_was() {
 }
 
 #[tokio::test]
+async fn a_new_database_takes_the_space_of_its_file_at_once() {
+    let (dir, store) = empty();
+    let pages = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
+    let read = move |conn: &Connection| Ok(conn.query_row(pages, [], |row| row.get::<_, i64>(0)).unwrap());
+    let bytes = u64::try_from(store.read(read).await.unwrap()).unwrap();
+    let file = fs::metadata(dir.path().join("slipway.db")).unwrap().len();
+    assert!(bytes > 4096 && file >= bytes, "{file} of {bytes} bytes are allocated");
+}
+
+#[tokio::test]
 async fn a_newer_schema_is_refused_and_left_alone() {
     let (dir, store, _) = with_one().await;
     store.close().await;

@@ -40,7 +40,8 @@ impl Filled {
         // The last one must fail. What it prints finds no room either.
         let line = "cd; for size in 1M 4k 512; do dd if=/dev/zero of=big-$size bs=$size; done; \
                     ! dd if=/dev/zero of=big-last bs=512";
-        self.hostd.local().prints(sandbox, line).await?;
+        let exec = self.hostd.local().shell(sandbox, line).await?;
+        ensure!(exec["exit"] == json!({"kind": "exited", "code": 0}), "{exec}");
         Ok(())
     }
 }
@@ -89,6 +90,7 @@ async fn every_way_to_make_room_works(kind: FileSystem, megabytes: u64) -> Resul
     filled.fill(&heavy).await?;
     ensure!(!ready(&filled.hostd).await?, "it says nothing of its disk");
     create_is_refused(&caller).await?;
+    // At once: what hostd writes for this exec must not take the room of its output.
     ensure!(caller.prints(&other, "echo alive").await? == "alive\n");
     ensure!(asked(&caller, &sleepy, "stop").await?["status"] == "stopped");
     ensure!(caller.prints(&sleepy, "echo awake").await? == "awake\n", "one may wake, to delete files");
