@@ -150,6 +150,11 @@ impl FilesRequest {
             | Self::Watch { .. } => false,
         }
     }
+
+    /// Whether the verb may change the size of the workspace, in either direction.
+    pub fn changes_content(&self) -> bool {
+        self.adds_content() || matches!(self, Self::Delete { .. } | Self::Move { .. })
+    }
 }
 
 /// Which entries of a tree are visited.

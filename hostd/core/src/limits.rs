@@ -58,9 +58,11 @@ pub const TTL_MAX_MS: u64 = 365 * 86_400_000;
 /// measurement is at least this many times its duration.
 pub const DISK_POLL_MS: u64 = 1_000;
 pub const DISK_POLL_LOW_MS: u64 = 250;
-/// How often use is measured for quotas of disk and events, and how long measuring rests, as a multiple of its duration.
+/// How often use is measured for quotas of disk and events. Measuring rests for a multiple of its duration, but not
+/// longer than the maximum, unless it took longer itself.
 pub const QUOTA_POLL_MS: u64 = 2_000;
 pub const QUOTA_PAUSE_FACTOR: u32 = 20;
+pub const QUOTA_PAUSE_MAX_MS: u64 = 15_000;
 pub const MEASURE_PAUSE_FACTOR: u32 = 4;
 /// Interval of memory checks, and while memory is short.
 pub const MEMORY_POLL_MS: u64 = 1_000;

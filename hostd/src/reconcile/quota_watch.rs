@@ -4,7 +4,7 @@
 use super::{Fleet, FleetError, fleet::Record};
 use hostd_core::{
     QuotaBook, counts_as_up,
-    limits::{QUOTA_PAUSE_FACTOR, QUOTA_POLL_MS},
+    limits::{QUOTA_PAUSE_FACTOR, QUOTA_PAUSE_MAX_MS, QUOTA_POLL_MS},
 };
 use hostd_store::LogOwner;
 use protocol::api::{Label, Quota, QuotaResource, SandboxId};
@@ -15,7 +15,7 @@ use std::{
 };
 use tokio::{
     sync::{self, Notify},
-    time::{Instant, sleep},
+    time::{Instant, sleep_until},
 };
 use tracing::{debug, info, warn};
 
@@ -24,9 +24,17 @@ use tracing::{debug, info, warn};
 pub(super) struct QuotaWatch {
     /// Sandboxes whose files were changed from outside since they were measured.
     changed_files: Mutex<HashSet<SandboxId>>,
+    files_changed: Notify,
     quotas_changed: Notify,
     /// Held while quotas are put into force, so that older ones do not overtake newer ones.
     applying: sync::Mutex<()>,
+}
+
+/// What is to be measured next.
+enum Due {
+    All,
+    /// Only workspaces whose files were changed from outside: a caller that deletes files waits for the room.
+    ChangedFiles,
 }
 
 /// A measure: of which generation of the record, and its result.
@@ -51,32 +59,62 @@ impl Fleet {
     /// Notes that files of a sandbox were changed through the API: it is measured again, also while it sleeps.
     pub fn note_files_changed(&self, id: &SandboxId) {
         self.quota_watch().changed_files.lock().expect("no panic while held").insert(*id);
+        self.quota_watch().files_changed.notify_one();
     }
 
     /// Measures until hostd ends.
     pub async fn watch_quotas(&self) {
-        let mut measured = Measured::new();
+        let (mut measured, mut due, mut all_at) = (Measured::new(), Due::All, Instant::now());
         loop {
             let begun = Instant::now();
-            if let Err(error) = self.keep_quotas(&mut measured).await {
+            let kept = match due {
+                Due::All => self.keep_quotas(&mut measured).await,
+                Due::ChangedFiles => self.measure_changed(&mut measured).await,
+            };
+            if let Err(error) = kept {
                 warn!(%error, "failed to measure the use of quotas");
             }
-            let pause = Duration::from_millis(QUOTA_POLL_MS).max(begun.elapsed() * QUOTA_PAUSE_FACTOR);
-            tokio::select! {
-                // Both only wait.
-                () = sleep(pause) => {}
-                () = self.quota_watch().quotas_changed.notified() => {}
+            let rested_at = Instant::now() + pause_after(begun.elapsed());
+            if matches!(due, Due::All) {
+                all_at = rested_at.max(begun + Duration::from_millis(QUOTA_POLL_MS));
             }
+            due = self.next_due(all_at, rested_at).await;
         }
     }
 
-    async fn keep_quotas(&self, measured: &mut Measured) -> Result<(), FleetError> {
+    async fn next_due(&self, all_at: Instant, rested_at: Instant) -> Due {
+        let watch = self.quota_watch();
+        let files_changed = async {
+            sleep_until(rested_at).await;
+            watch.files_changed.notified().await;
+        };
+        tokio::select! {
+            // All of them only wait.
+            () = sleep_until(all_at) => Due::All,
+            () = watch.quotas_changed.notified() => Due::All,
+            () = files_changed => Due::ChangedFiles,
+        }
+    }
+
+    /// Forgets the measures of workspaces that were changed, and returns which those are.
+    fn take_changed(&self, measured: &mut Measured) -> HashSet<SandboxId> {
         let changed =
             std::mem::take(&mut *self.quota_watch().changed_files.lock().expect("no panic while held"));
         measured.retain(|id, _| !changed.contains(id));
+        changed
+    }
+
+    async fn measure_changed(&self, measured: &mut Measured) -> Result<(), FleetError> {
+        let book = self.store().quota_book().await?;
+        let changed = self.take_changed(measured);
+        self.measure_workspaces(&book, measured, |id| changed.contains(id)).await
+    }
+
+    async fn keep_quotas(&self, measured: &mut Measured) -> Result<(), FleetError> {
+        self.take_changed(measured);
         let book = self.store().quota_book().await?;
         if book.limits_anyone(QuotaResource::DiskMb) {
-            self.measure_workspaces(&book, measured).await?;
+            self.measure_workspaces(&book, measured, |_| true).await?;
         }
         let needs_log = |tenant: &Label| {
             let limits = |resource| book.limits_in(tenant, resource);
@@ -94,10 +132,17 @@ impl Fleet {
     }
 
     /// Measures sandboxes that are up, and those that sleep once.
-    async fn measure_workspaces(&self, book: &QuotaBook, measured: &mut Measured) -> Result<(), FleetError> {
+    async fn measure_workspaces(
+        &self,
+        book: &QuotaBook,
+        measured: &mut Measured,
+        chosen: impl Fn(&SandboxId) -> bool,
+    ) -> Result<(), FleetError> {
         let records = self.records();
         let limited = |record: &&Record| {
-            !record.other_pid_namespace && book.limits(&record.owner, QuotaResource::DiskMb)
+            chosen(&record.id)
+                && !record.other_pid_namespace
+                && book.limits(&record.owner, QuotaResource::DiskMb)
         };
         let mut sizes = Vec::new();
         for record in records.iter().filter(limited) {
@@ -163,7 +208,26 @@ impl Fleet {
     }
 }
 
+/// Returns how long measuring rests after it took this long.
+fn pause_after(elapsed: Duration) -> Duration {
+    let most = Duration::from_millis(QUOTA_PAUSE_MAX_MS).max(elapsed);
+    elapsed.saturating_mul(QUOTA_PAUSE_FACTOR).min(most)
+}
+
 /// Returns how many bytes of events are beyond the quota.
 fn excess_bytes(quota: &Quota, log_bytes: u64) -> u64 {
     quota.events_mb.map_or(0, |limit_mb| log_bytes.saturating_sub(limit_mb.saturating_mul(1 << 20)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measuring_rests_long_but_not_for_minutes() {
+        for (elapsed_ms, pause_ms) in [(0, 0), (10, 200), (500, 10_000), (5_000, 15_000), (60_000, 60_000)] {
+            let pause = pause_after(Duration::from_millis(elapsed_ms));
+            assert_eq!(pause, Duration::from_millis(pause_ms), "after {elapsed_ms} ms");
+        }
+    }
 }

@@ -98,13 +98,13 @@ pub async fn perform_on(
     if sandbox.state.status == SandboxStatus::Destroyed {
         return Err(TransitionRefused::Destroyed.into());
     }
-    let adds_content = request.adds_content();
-    if adds_content {
+    let changes_content = request.changes_content();
+    if request.adds_content() {
         check_disk(api)?;
         api.store.check_disk_quota(&sandbox.owner).await?;
     }
     let answer = perform_where_they_are(api, sandbox, request, body).await;
-    if adds_content {
+    if changes_content {
         api.fleet.note_files_changed(&sandbox.id);
     }
     answer
