@@ -11,9 +11,7 @@ use super::{
 use crate::reconcile::{FleetError, SandboxCommand};
 use axum::response::Response;
 use hostd_core::{Identity, State, blueprint, check_metadata, check_name, generated_name};
-use hostd_store::{
-    NewSandbox, SandboxFilter, SandboxRecord, SandboxUpdate, Secret, SharedFilter, StoreError,
-};
+use hostd_store::{NewSandbox, SandboxFilter, SandboxRecord, SandboxUpdate, Secret, SharedFilter};
 use hyper::{StatusCode, header::LOCATION};
 use protocol::api::{ApiError, ApiErrorCode, Label, Owner, SandboxId, SandboxSpec, SandboxStatus};
 use serde::Deserialize;
@@ -25,30 +23,16 @@ use utoipa::ToSchema;
 const PROJECT: &str = "default";
 
 pub async fn create(call: Call) -> CallResult {
-    let id = match claimed_id(&call) {
+    let claimed = claimed_id(&call);
+    let id = match claimed {
         Some(id) => id,
         None => generate_id()?,
     };
     let new = new_sandbox(&call, &call.json()?, id)?;
     let wait_ms = call.query.wait_ms()?;
-    let keep_workspace = call.query.keeps_workspace(false)?;
-    let replaces = call.query.flag("replace", false)?;
-    if !replaces && call.query.text("workspace").is_some() {
-        return Err(CallError::invalid(
-            "workspace",
-            "belongs to `replace`: it is about the files of the other",
-        ));
-    }
-    let made = match replaces {
-        true => call.api.fleet.replace(new, keep_workspace).await,
-        false => call.api.fleet.create(new).await,
-    };
-    let record = match made {
-        // Created by the same call before hostd crashed.
-        Err(FleetError::Store(StoreError::Exists)) if call.claimed_ms.is_some() => {
-            call.api.fleet.record(&id).await?
-        }
-        made => made?,
+    let record = match find_claimed(&call, claimed).await? {
+        Some(record) => record,
+        None => create_or_replace(&call, new).await?,
     };
     let record = wait_settled(&call, record, wait_ms).await?.0;
     if let Some(successor) = record.replaced_by {
@@ -61,6 +45,34 @@ pub async fn create(call: Call) -> CallResult {
         response.headers_mut().insert(LOCATION, location);
     }
     Ok(response)
+}
+
+/// Finds the sandbox that the same call created before hostd crashed: a host that is full by now must not refuse it.
+async fn find_claimed(
+    call: &Call,
+    claimed: Option<SandboxId>,
+) -> Result<Option<Arc<SandboxRecord>>, CallError> {
+    let Some(id) = claimed else { return Ok(None) };
+    match call.api.fleet.record(&id).await {
+        Ok(record) => Ok(Some(record)),
+        Err(FleetError::NotFound) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn create_or_replace(call: &Call, new: NewSandbox) -> Result<Arc<SandboxRecord>, CallError> {
+    let keep_workspace = call.query.keeps_workspace(false)?;
+    let replaces = call.query.flag("replace", false)?;
+    if !replaces && call.query.text("workspace").is_some() {
+        return Err(CallError::invalid(
+            "workspace",
+            "belongs to `replace`: it is about the files of the other",
+        ));
+    }
+    Ok(match replaces {
+        true => call.api.fleet.replace(new, keep_workspace).await?,
+        false => call.api.fleet.create(new).await?,
+    })
 }
 
 pub fn generate_id() -> Result<SandboxId, CallError> {
