@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Method, Request};
-use protocol::api::ApiErrorCode;
+use protocol::api::{ApiErrorCode, MemoryLevel};
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -175,7 +175,10 @@ async fn host_drivers_metrics_and_health_tell_what_is_there() -> Result<()> {
     let operator = hostd.operator()?;
     let anonymous = operator.with_token(None);
     ensure!(anonymous.get("/healthz").await?.expect::<Value>(200)? == json!({"status": "ok"}));
-    ensure!(anonymous.get("/readyz").await?.expect::<Value>(200)? == json!({"status": "ready"}));
+    let ready: Value = anonymous.get("/readyz").await?.expect(200)?;
+    // The level of memory is that of the machine.
+    let memory = serde_json::from_value::<MemoryLevel>(ready["memory"].clone());
+    ensure!(memory.is_ok() && ready == json!({"status": "ready", "memory": ready["memory"]}), "{ready}");
     operator.create(&json!({})).await?;
     let host: Value = operator.get("/v1/host").await?.expect(200)?;
     ensure!(host["sandboxes"] == json!({"running": 1}) && host["default_driver"] == "oci", "{host}");
