@@ -1,5 +1,6 @@
 //! Runs a command beside one dockerd and one Podman that all tests share, and removes both with everything they ran
-//! when the command ends. Variables in the command's environment name their directories (`tests::engines`).
+//! when the command ends. An engine that does not answer is reported and started again. Variables in the command's
+//! environment name their directories (`tests::engines`).
 //!
 //! usage: shared-engines COMMAND [ARGUMENT...]
 
@@ -7,6 +8,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::process::ExitCode;
+use std::sync::Arc;
 use tests::engines::SharedEngines;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,7 +20,10 @@ async fn main() -> Result<ExitCode> {
     let program = words.next().context("usage: shared-engines COMMAND [ARGUMENT...]")?;
     // The command gets the signals of a terminal too and ends; the engines are removed after it.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let engines = spawn_blocking(SharedEngines::start).await??;
+    let engines = Arc::new(spawn_blocking(SharedEngines::start).await??);
+    let (watch, ended) = std::sync::mpsc::sync_channel(0);
+    let watched = engines.clone();
+    let watching = spawn_blocking(move || watched.watch(&ended));
     let mut child =
         Command::new(program).args(words).envs(engines.variables()).spawn().context("start it")?;
     let status = loop {
@@ -30,6 +35,8 @@ async fn main() -> Result<ExitCode> {
             _ = terminate.recv() => stop(&child)?,
         }
     };
+    drop(watch);
+    watching.await?;
     drop(engines);
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }

@@ -8,6 +8,7 @@ mod external_network;
 mod images;
 mod network_namespace;
 mod podman;
+mod probe;
 mod registry;
 mod shared;
 mod stale_engines;
@@ -99,6 +100,11 @@ impl Engine {
         self.kind
     }
 
+    /// Whether other tests use it too.
+    pub fn is_shared(&self) -> bool {
+        self.own.is_none()
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -185,8 +191,9 @@ impl Engine {
     }
 
     fn start_again(&self) -> Result<()> {
-        // A killed daemon leaves these files, which claim that it still runs.
-        for name in ["pid", "sock"] {
+        // A killed daemon leaves these files, which claim that it, or its containerd, still runs: dockerd would wait for
+        // that one until it gives up.
+        for name in ["pid", "sock", "exec/containerd/containerd.pid"] {
             let _ = std::fs::remove_file(self.path.join(name));
         }
         let own = self.own()?;
@@ -242,7 +249,7 @@ impl Engine {
     }
 
     /// The end of its log, for messages.
-    fn said_last(&self) -> String {
+    pub fn said_last(&self) -> String {
         let log = std::fs::read(self.path.join("log")).unwrap_or_default();
         let text = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = text.lines().rev().take(10).collect();

@@ -5,8 +5,13 @@ use super::{Engine, Kind, network_namespace::NetworkNamespace};
 use anyhow::{Context, Result};
 use nix::unistd::Pid;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 const PID: &str = "daemon";
+/// How often an engine is looked at, and after how many failed looks in a row it is started again.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+const LOOKS_FAILED_MAX: u32 = 3;
 
 /// Two engines, ended with everything that they ran when this value is dropped.
 pub struct SharedEngines {
@@ -20,9 +25,25 @@ impl SharedEngines {
         let podman = podman.join().ok().context("the thread that starts Podman panicked")?;
         let engines = [docker?, podman?];
         for engine in &engines {
-            std::fs::write(engine.path().join(PID), engine.pid()?.to_string())?;
+            engine.publish_pid()?;
+            engine.import_probe()?;
         }
         Ok(Self { engines })
+    }
+
+    /// Looks at the engines until the other end of `ended` is dropped. One that does not answer is reported and started
+    /// again: the tests that use it then fail, and not all that follow.
+    pub fn watch(&self, ended: &Receiver<()>) {
+        let mut failed = [0; 2];
+        while matches!(ended.recv_timeout(LOOK_EVERY), Err(RecvTimeoutError::Timeout)) {
+            for (engine, failed) in self.engines.iter().zip(&mut failed) {
+                *failed = if engine.lists_containers() { 0 } else { *failed + 1 };
+                if *failed >= LOOKS_FAILED_MAX {
+                    engine.replace_wedged();
+                    *failed = 0;
+                }
+            }
+        }
     }
 
     /// The variables that name them.
@@ -39,7 +60,22 @@ impl Engine {
             return Self::start(kind);
         };
         let space = NetworkNamespace::of(pid(&path)?)?;
-        Ok(Self { kind, path, space, own: None })
+        let engine = Self { kind, path, space, own: None };
+        engine.probe()?;
+        Ok(engine)
+    }
+
+    fn publish_pid(&self) -> Result<()> {
+        Ok(std::fs::write(self.path().join(PID), self.pid()?.to_string())?)
+    }
+
+    fn replace_wedged(&self) {
+        let (kind, said) = (self.kind, self.said_last());
+        eprintln!("shared-engines: {kind:?} does not answer and is started again; it said last:{said}");
+        let replaced = self.kill().and_then(|()| self.again()).and_then(|()| self.publish_pid());
+        if let Err(error) = replaced {
+            eprintln!("shared-engines: {kind:?} does not come back: {error:#}");
+        }
     }
 }
 

@@ -44,7 +44,8 @@ impl EngineUser {
             let mut items = page["items"].as_array().into_iter().flatten();
             items.any(|one| one["name"] == "docker" && one["usable"] == true)
         };
-        self.caller.until("/v1/drivers", usable).await.map(drop)
+        let met = self.caller.until("/v1/drivers", usable).await;
+        met.map(drop).with_context(|| format!("the engine said last:{}", self.engine.said_last()))
     }
 
     /// The label of every container of this hostd.

@@ -3,7 +3,7 @@
 use super::rows::{self, Row};
 use super::table::{self, Cell};
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tests::engines::{Engine, Registry};
 use tokio::runtime::Builder;
@@ -30,6 +30,8 @@ pub struct Column {
     /// Of the engine, once a row needs one; before it, so that it ends first.
     registry: Mutex<Option<Registry>>,
     back: Back,
+    /// Why no further row is tried: the shared engine does not run containers any more.
+    broken: OnceLock<String>,
 }
 
 enum Back {
@@ -40,11 +42,16 @@ enum Back {
 impl Column {
     pub fn oci(runtime: &'static str) -> Self {
         let name = if runtime == "crun" { "oci, crun" } else { "oci, runc" };
-        Self { name, registry: Mutex::new(None), back: Back::Oci { runtime } }
+        Self { name, registry: Mutex::new(None), back: Back::Oci { runtime }, broken: OnceLock::new() }
     }
 
     pub fn of(name: &'static str, engine: Engine) -> Self {
-        Self { name, registry: Mutex::new(None), back: Back::Engine(Box::new(engine)) }
+        Self {
+            name,
+            registry: Mutex::new(None),
+            back: Back::Engine(Box::new(engine)),
+            broken: OnceLock::new(),
+        }
     }
 
     /// The engine behind it; the embedded driver has none.
@@ -80,6 +87,13 @@ impl Column {
                 let registry = text("SLIPWAY_IMAGE_REGISTRIES", tests::engines::ADDRESS);
                 vec![driver, text("SLIPWAY_DOCKER_SOCKET", &socket), registry]
             }
+        }
+    }
+
+    /// Ends the column when the engine that others use too is why a row failed: each further row would wait for it.
+    fn check_shared_engine(&self) {
+        if let Some(Err(error)) = self.engine().filter(|engine| engine.is_shared()).map(Engine::probe) {
+            let _ = self.broken.set(format!("{error:#}"));
         }
     }
 
@@ -134,6 +148,10 @@ fn tried_all(column: &Arc<Column>, rows: Vec<Row>, at_once: usize) -> Vec<(Row, 
 }
 
 fn tried(column: &Arc<Column>, row: Row) -> Cell {
+    if let Some(why) = column.broken.get() {
+        eprintln!("{}: {}: not tried: {why}", column.name, row.words);
+        return Cell::Failed;
+    }
     if let (true, Some(Err(error))) = (row.alone, column.engine().map(Engine::revive)) {
         eprintln!("{}: the engine does not come back: {error:#}", column.name);
     }
@@ -150,6 +168,7 @@ fn tried(column: &Arc<Column>, row: Row) -> Cell {
         Ok(Outcome::Meaningless) => Cell::Meaningless,
         Err(error) => {
             eprintln!("{}: {}: {error:#}", column.name, row.words);
+            column.check_shared_engine();
             Cell::Failed
         }
     };

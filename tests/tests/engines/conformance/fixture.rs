@@ -52,10 +52,9 @@ impl Fixture {
                 .as_array()
                 .is_some_and(|all| all.iter().any(|one| one["name"] == driver && one["usable"] == true))
         };
-        if self.column.engine().is_none() {
-            return Ok(());
-        }
-        self.caller.until("/v1/drivers", wanted).await.map(drop)
+        let Some(engine) = self.column.engine() else { return Ok(()) };
+        let met = self.caller.until("/v1/drivers", wanted).await;
+        met.map(drop).with_context(|| format!("the engine said last:{}", engine.said_last()))
     }
 
     pub async fn crash(&mut self) -> Result<()> {
