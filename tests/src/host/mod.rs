@@ -20,7 +20,7 @@ pub use feed::Feed;
 pub use files::{Files, encoded};
 pub use flaky_viewer::FlakyViewer;
 pub use polling::{PAUSE, until};
-pub use slipway::Ran;
+pub use slipway::{Ran, without_settings};
 pub use tasks::{Job, TaskFeed, complete, lines, messages, shell};
 pub use terminal_viewer::{TerminalViewer, ViewerMessage};
 pub use traces::Traces;
@@ -213,6 +213,8 @@ fn spawn(dir: &Path, data: &Path, variables: &[(String, String)], through: &[&st
     command.env("SLIPWAY_API_BIND", "127.0.0.1:0").env("SLIPWAY_PREVIEW_BIND", "127.0.0.1:0");
     // A test must not use the engine of this machine.
     command.env("SLIPWAY_DRIVER", "oci");
+    // Many tests run at once, on machines of any size: what other tests use must not refuse a sandbox.
+    command.env("SLIPWAY_MEMORY_RESERVE_MB", "32");
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
     command.kill_on_drop(true).spawn().context("start hostd")

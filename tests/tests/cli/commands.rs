@@ -422,7 +422,7 @@ async fn bash_completes_names_of_sandboxes_services_and_tasks() -> Result<()> {
     ] {
         let mut bash = Command::new("bash");
         bash.args(["-c", script, "bash"]).args(words).env("PATH", &path);
-        bash.env("SLIPWAY_DATA_DIR", hostd.data()).env_remove("SLIPWAY_URL").kill_on_drop(true);
+        hostd.address(&mut bash).kill_on_drop(true);
         bash.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let ran = Ran::of(bash.spawn()?).await?;
         ensure!(ran.out == expected && ran.err.is_empty(), "{words:?}: {ran:?}");

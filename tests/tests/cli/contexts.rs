@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use tempfile::TempDir;
 use tests::engines::NetworkNamespace;
-use tests::host::Ran;
+use tests::host::{Ran, without_settings};
 use tests::https::Certificate;
 use tests::launch::{directory, program};
 use tests::pty::OnTerminal;
@@ -42,10 +42,9 @@ impl User {
             Some(network) => Command::from(network.run(slipway.to_str().context("text")?)),
             None => Command::new(slipway),
         };
-        for name in ["SLIPWAY_URL", "SLIPWAY_TOKEN", "SLIPWAY_CONTEXT", "SLIPWAY_DATA_DIR", "XDG_CONFIG_HOME"]
-        {
-            command.env_remove(name);
-        }
+        // Found by the home directory, as people have them.
+        without_settings(&mut command, self.home.path()).env_remove("XDG_CONFIG_HOME");
+        command.env_remove("SLIPWAY_DATA_DIR");
         command.args(arguments).env("HOME", self.home.path()).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(command)

@@ -1,10 +1,11 @@
 //! The snippets of docs/proxies.md, taken out of the document and run: nginx and Caddy in front of hostd,
 //! browsers in front of them by TLS. And hostd with a certificate of its own.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
 use tests::https::Certificate;
 use tests::launch::directory;
@@ -79,8 +80,20 @@ pub(super) fn filled(snippet: &str, own: &[(&str, &str)]) -> Result<String> {
     })
 }
 
+/// Returns a port on which a program may listen a moment later: below those that the kernel gives to others meanwhile,
+/// and another one for each test, which is a process.
 pub(super) fn free_port() -> Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    for _ in 0..COUNT {
+        let at = std::process::id().wrapping_mul(7).wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(FIRST + at % COUNT)?;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("no port is free")
 }
 
 /// hostd configured as in the document, with an app in a sandbox, and a certificate and key for TLS.

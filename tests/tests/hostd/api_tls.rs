@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Output;
 use tempfile::TempDir;
-use tests::host::{DESCRIPTORS, until};
+use tests::host::{DESCRIPTORS, until, without_settings};
 use tests::https::{Certificate, LOOPBACK};
 use tests::launch::{directory, program};
 use tests::sandbox::PATIENCE;
@@ -226,7 +226,7 @@ async fn a_self_signed_start_needs_two_commands() -> Result<()> {
     let init = async |more: &[&str]| {
         let mut slipway = Command::new(program("slipway")?);
         slipway.args(["--json", "tls", "init", "--name", "box.example.com", "--dir"]).arg(&tls).args(more);
-        slipway.kill_on_drop(true).output().await.context("slipway")
+        without_settings(&mut slipway, dir.path()).kill_on_drop(true).output().await.context("slipway")
     };
     let output = init(&[]).await?;
     let report: Value = serde_json::from_slice(&output.stdout).with_context(|| text(&output.stderr))?;
@@ -279,7 +279,7 @@ async fn testssl_finds_nothing() -> Result<()> {
     testssl.args(["--protocols", "--std", "--vulnerable", "--quiet", "--color", "0", "--warnings", "off"]);
     testssl.args(["--nodns", "none", "--jsonfile"]).arg(&report).arg(stage.address());
     testssl.env("HOME", stage.dir.path()).env("TMPDIR", stage.dir.path()).kill_on_drop(true);
-    let output = timeout(4 * PATIENCE, testssl.output()).await.context("testssl does not end")??;
+    let output = timeout(6 * PATIENCE, testssl.output()).await.context("testssl does not end")??;
     let found: Vec<Value> = serde_json::from_slice(&std::fs::read(&report)?)
         .with_context(|| format!("{} {}", text(&output.stdout), text(&output.stderr)))?;
     let severe: Vec<&Value> =

@@ -2,6 +2,10 @@
 //! conformance suite.
 
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use hostd_store::failpoint::VARIABLE as FAILPOINT;
+use http_body_util::Full;
+use hyper::Request;
 use protocol::api::{ApiErrorCode, CapacityDetail, MemoryLevel};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -10,11 +14,11 @@ use tests::{Caller, Hostd, Reply, shell};
 
 const MB: u64 = 1 << 20;
 /// All sandboxes together may use so much, and so much of it is kept free.
-const TOTAL_MB: u64 = 600;
-const RESERVE_MB: u64 = 200;
-/// Available memory at which the level is `tight`, and `critical`.
-const TIGHT_MB: u64 = 150;
-const CRITICAL_MB: u64 = 40;
+const TOTAL_MB: u64 = 900;
+const RESERVE_MB: u64 = 300;
+/// Available memory at which the level is `tight`, and `critical`. What is left is enough for commands beside the task.
+const TIGHT_MB: u64 = 220;
+const CRITICAL_MB: u64 = 90;
 
 /// Uses as many megabytes as a file says, until it says `end`.
 const USE_MEMORY: &str = r"exec python3 - <<'END'
@@ -92,6 +96,16 @@ impl SmallHost {
         Ok(())
     }
 
+    /// Repeats a call while it is refused for lack of memory: the level is left only well above its mark.
+    async fn admitted(&self, what: &str, mut call: impl AsyncFnMut() -> Result<Reply>) -> Result<Reply> {
+        until(what, async || {
+            let reply = call().await?;
+            let refused = reply.status >= 400 && reply.code()? == ApiErrorCode::Capacity;
+            Ok((!refused).then_some(reply))
+        })
+        .await
+    }
+
     async fn verb(&self, id: &str, verb: &str, body: &Value) -> Result<Reply> {
         self.operator.post(&format!("/v1/sandboxes/{id}/{verb}"), body).await
     }
@@ -146,10 +160,14 @@ async fn idle_sandboxes_give_way_to_a_task_that_uses_the_memory_and_come_back() 
     ensure!(operator.result_of(&job).await?["exit"]["code"] == 0);
     operator.becomes(&host.always_on, "running").await?;
     ensure!(host.status(&host.idle).await? == "stopped", "it wakes when it is used");
-    ensure!(operator.prints(&host.idle, "cat ~/note").await? == "kept\n");
+    let note = host
+        .admitted("a wake", async || host.verb(&host.idle, "execs", &json!({"shell": "cat ~/note"})).await);
+    let note: Value = note.await?.expect(200)?;
+    ensure!(note["stdout"] == "kept\n", "{note}");
     let view = operator.sandbox(&host.idle).await?;
     ensure!(view["problem"].is_null(), "{view}");
-    operator.create(&json!({})).await?;
+    let create = host.admitted("a create", async || operator.post("/v1/sandboxes", &json!({})).await);
+    create.await?.expect::<Value>(201)?;
 
     let evicted: Vec<Value> =
         all_events(operator).await?.into_iter().filter(|event| event["kind"] == "sandbox.evicted").collect();
@@ -220,5 +238,25 @@ async fn what_a_destroyed_sandbox_left_is_listed_then_removed_and_a_suspect_neve
         hostd.ran(&["host", "reap", "--apply"]).await?.out
             == "nothing left by destroyed sandboxes was found\n"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_repeated_create_finds_its_sandbox_on_a_host_that_is_full_by_now() -> Result<()> {
+    let mut hostd = Hostd::start_with(&[(FAILPOINT, "store.idempotency_finish.before_commit")]).await?;
+    let create = async |hostd: &Hostd| {
+        let request = Request::post("/v1/sandboxes").header("idempotency-key", "once");
+        hostd.local().call(request.body(Full::new(Bytes::from_static(b"{}")))?).await
+    };
+    ensure!(create(&hostd).await.is_err(), "hostd dies before it answers");
+    hostd.ended().await?;
+    // More than there is.
+    hostd.again_with(&[(FAILPOINT, ""), ("SLIPWAY_MEMORY_RESERVE_MB", "100000000")]).await?;
+    let refused = hostd.local().post("/v1/sandboxes", &json!({})).await?;
+    ensure!(refused.code()? == ApiErrorCode::Capacity, "{}", refused.text());
+    let found: Value = create(&hostd).await?.expect(201)?;
+    let all: Value = hostd.local().get("/v1/sandboxes").await?.expect(200)?;
+    let ids: Vec<&Value> = all["items"].as_array().context("items")?.iter().map(|one| &one["id"]).collect();
+    ensure!(ids == [&found["id"]], "{all}");
     Ok(())
 }

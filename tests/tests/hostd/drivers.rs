@@ -138,7 +138,7 @@ async fn a_hostd_of_another_pid_namespace_is_not_stopped_and_nobody_else_is() ->
     for arguments in [&["down"][..], &["down", "--all"]] {
         let mut command = Command::new(first);
         command.args(rest).arg(program("slipway")?).args(arguments);
-        command.env("SLIPWAY_DATA_DIR", hostd.data()).env_remove("SLIPWAY_URL").process_group(0);
+        hostd.address(&mut command).process_group(0);
         let output =
             timeout(PATIENCE, command.kill_on_drop(true).output()).await.context("it does not end")??;
         let said = String::from_utf8_lossy(&output.stderr);
