@@ -71,11 +71,13 @@ async fn a_running_exec_that_prints_more_than_the_budget_keeps_its_newest() -> R
     let sandbox = Sandbox::start_with(&["RUNTIMED_LOG_BUDGET_MB=16"]).await?;
     let client = sandbox.client();
     let printed = seq(40 << 20);
-    let line = format!("seq 1 100000000 | head -c {}; read x", printed.len());
+    // Prints once the follower is there: one that comes later begins with the oldest output that is kept.
+    let line = format!("read x; seq 1 100000000 | head -c {}; read x", printed.len());
     client.exec(json!({"id": "old", "shell": "echo old"})).await?;
     client.start(json!({"id": "runs", "shell": line, "stdin_open": true})).await?;
     // A follower is told about output that was trimmed before it was read.
     let mut follower = Follower::open(client, "/v1/execs/runs/output?follow=1").await?;
+    type_in(client, "runs", "\n").await?;
     let mut seen = Followed::default();
     while seen.cursor < printed.len() as u64 {
         seen.add(&timeout(PATIENCE, follower.next()).await.context("hangs")??.context("the log ended")?)?;
