@@ -28,7 +28,7 @@ use std::{
     sync::Arc,
 };
 use tokio::{sync::mpsc, task::block_in_place, time::timeout};
-use tokio_tungstenite::tungstenite::{self, Message, protocol::frame::coding::CloseCode};
+use tokio_tungstenite::tungstenite::{Message, protocol::frame::coding::CloseCode};
 
 /// Resets what a full-screen program may have changed: alternate screen, cursor, mouse, bracketed paste, colours.
 const RESET_TERMINAL: &[u8] =
@@ -183,13 +183,17 @@ impl Viewer {
                     (_, event @ (InputEvent::Detach(_) | InputEvent::HangUp)) => break ConnectionEnd::Finished(outcome_of(&event)),
                     (Some(permit), InputEvent::Keys(keys)) => permit.send(Message::binary(keys)),
                     (Some(permit), InputEvent::Resize) => permit.send(resize()),
-                    (None, InputEvent::Keys(_) | InputEvent::Resize) => {}
+                    (None, InputEvent::Keys(keys)) => local.buffer_keys(&keys),
+                    // The next connection sends the size.
+                    (None, InputEvent::Resize) => {}
                 },
             }
         };
         drop(out);
-        // Flush the queue, unless the peer does not read.
-        let _ = timeout(limits::TERMINAL_FLUSH_TIMEOUT, &mut writer).await;
+        // Flush the queue, unless the peer does not read. The next connection sends keys that this one did not.
+        if let Ok(Ok(unsent)) = timeout(limits::TERMINAL_FLUSH_TIMEOUT, &mut writer).await {
+            local.buffered_keys.splice(0..0, unsent);
+        }
         writer.abort();
         Ok(end)
     }
@@ -256,25 +260,36 @@ fn resize() -> Message {
     Message::text(serde_json::to_string(&text).expect("no map in it"))
 }
 
-/// Sends queued messages in order. Ends with the queue or the connection.
-async fn write(mut to: SplitSink<Socket, Message>, mut queue: mpsc::Receiver<Message>) {
+/// Sends queued messages in order. Ends with the queue or the connection, and returns the keys that were not sent: the
+/// end of a connection is often noticed by the first message that it does not take.
+async fn write(mut to: SplitSink<Socket, Message>, mut queue: mpsc::Receiver<Message>) -> Vec<u8> {
+    let (mut connected, mut unsent) = (true, Vec::new());
     while let Some(message) = queue.recv().await {
-        let sent = if let Message::Binary(keys) = &message {
-            send_keys(&mut to, keys).await
+        if let Message::Binary(keys) = &message {
+            let sent = if connected { send_keys(&mut to, keys).await } else { 0 };
+            connected = sent == keys.len();
+            unsent.extend_from_slice(&keys[sent..]);
         } else {
-            to.send(message).await
-        };
-        if sent.is_err() {
-            return;
+            // Of use to this connection only.
+            connected = connected && to.send(message).await.is_ok();
+        }
+        if !connected {
+            // What is queued already is still received.
+            queue.close();
         }
     }
     let _ = to.close().await;
+    unsent
 }
 
-/// Sends keys in messages that hostd accepts.
-async fn send_keys(to: &mut SplitSink<Socket, Message>, keys: &[u8]) -> Result<(), tungstenite::Error> {
+/// Sends keys in messages that hostd accepts; returns how many were sent.
+async fn send_keys(to: &mut SplitSink<Socket, Message>, keys: &[u8]) -> usize {
+    let mut sent = 0;
     for chunk in keys.chunks(VIEWER_MESSAGE_MAX_BYTES) {
-        to.send(Message::binary(chunk.to_vec())).await?;
+        if to.send(Message::binary(chunk.to_vec())).await.is_err() {
+            return sent;
+        }
+        sent += chunk.len();
     }
-    Ok(())
+    sent
 }

@@ -120,15 +120,18 @@ impl LocalTerminal {
     pub async fn wait_disconnected(&mut self) -> InputEvent {
         loop {
             match self.next().await {
-                InputEvent::Keys(keys) => {
-                    let room = limits::KEYS_BUFFERED_MAX_BYTES.saturating_sub(self.buffered_keys.len());
-                    self.buffered_keys.extend(keys.iter().take(room));
-                }
+                InputEvent::Keys(keys) => self.buffer_keys(&keys),
                 // The next connection sends the size.
                 InputEvent::Resize => {}
                 event @ (InputEvent::Detach(_) | InputEvent::HangUp) => return event,
             }
         }
+    }
+
+    /// Keeps keys for the next connection, up to a limit.
+    pub fn buffer_keys(&mut self, keys: &[u8]) {
+        let room = limits::KEYS_BUFFERED_MAX_BYTES.saturating_sub(self.buffered_keys.len());
+        self.buffered_keys.extend(keys.iter().take(room));
     }
 
     /// Sets the position of the next byte; returns the number of skipped bytes, if any.

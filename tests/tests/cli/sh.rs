@@ -32,9 +32,7 @@ impl Fixture {
 
     fn slipway(&self, arguments: &[&str]) -> Result<Command> {
         let mut command = Command::new(program("slipway")?);
-        command.args(arguments).env("SLIPWAY_DATA_DIR", self.hostd.data()).env("TERM", "vt100");
-        command.env_remove("SLIPWAY_URL").env_remove("SLIPWAY_TOKEN").env_remove("SLIPWAY_CONTEXT");
-        command.kill_on_drop(true);
+        self.hostd.address(command.args(arguments)).env("TERM", "vt100").kill_on_drop(true);
         Ok(command)
     }
 
@@ -157,6 +155,13 @@ async fn leaving_keeps_the_terminal_and_attach_comes_back_to_it() -> Result<()> 
     Ok(())
 }
 
+/// The output without what the command says when hostd is away for more than a second, as on a machine with much to do.
+fn without_notices(shown: &str) -> String {
+    let mut pieces = shown.split("slipway: connection lost");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |all, piece| all + piece.split_once("\r\n").map_or("", |(_, rest)| rest))
+}
+
 #[tokio::test]
 async fn a_shell_goes_on_when_hostd_is_killed_and_nothing_is_missing_or_twice() -> Result<()> {
     let mut place = Fixture::new().await?;
@@ -168,12 +173,15 @@ async fn a_shell_goes_on_when_hostd_is_killed_and_nothing_is_missing_or_twice() 
     place.hostd.crash().await?;
     all += &shell.sees("done\r\n").await?;
     let lines: String = (1..=2000).map(|n| format!("line {n}\r\n")).collect();
+    let all = without_notices(&all);
     ensure!(all.contains(&(lines + "done\r\n")), "{} bytes, {all:?}", all.len());
-    // Keys typed during an outage are kept; detaching works too.
-    place.hostd.kill().await?;
-    shell.types("echo $((20+22))\r")?;
-    place.hostd.crash().await?;
-    shell.sees("42\r\n").await?;
+    // Keys typed during an outage are kept, also those that the command read before it noticed; detaching works too.
+    for round in 0..5 {
+        place.hostd.kill().await?;
+        shell.types(&format!("echo $((20+22)) in {round}\r"))?;
+        place.hostd.crash().await?;
+        shell.sees(&format!("42 in {round}\r\n")).await?;
+    }
     place.hostd.kill().await?;
     shell.types("\r~.")?;
     ensure!(shell.ends().await?.0.success());
