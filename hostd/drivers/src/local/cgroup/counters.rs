@@ -30,7 +30,7 @@ impl Cgroup {
         })
     }
 
-    /// Memory that the kernel can free by dropping cached files. Files in active use count half.
+    /// Memory that the kernel can free by dropping caches.
     pub fn reclaimable_bytes(&self) -> u64 {
         let text = self.get("memory", "memory.stat").unwrap_or_default();
         reclaimable(&text, self.version)
@@ -63,13 +63,22 @@ fn value_of(text: &str, name: &str) -> u64 {
     pairs.filter(|(key, _)| *key == name).map(|(_, value)| parse(value)).next().unwrap_or(0)
 }
 
-/// Cached files by `memory.stat`, of the group and those below it.
+/// Of each cache in active use this much, or half of it if that is less, counts as needed. The kernel keeps back its
+/// low watermark in the same way when it computes `MemAvailable`; control groups have no watermark, and this is about
+/// that of a host with 8 GB.
+const CACHE_KEPT_MAX_BYTES: u64 = 16 << 20;
+
+/// Caches by `memory.stat`, of the group and those below it: files, and on v2 the kernel's own, such as names of files.
 pub fn reclaimable(memory_stat: &str, version: Version) -> u64 {
-    let (inactive, active) = match version {
-        Version::V1 => ("total_inactive_file", "total_active_file"),
-        Version::V2 => ("inactive_file", "active_file"),
+    let (inactive, in_use): (_, &[&str]) = match version {
+        Version::V1 => ("total_inactive_file", &["total_active_file"]),
+        Version::V2 => ("inactive_file", &["active_file", "slab_reclaimable"]),
     };
-    value_of(memory_stat, inactive) + value_of(memory_stat, active) / 2
+    let beyond_kept = |name: &&str| {
+        let bytes = value_of(memory_stat, name);
+        bytes - (bytes / 2).min(CACHE_KEPT_MAX_BYTES)
+    };
+    value_of(memory_stat, inactive) + in_use.iter().map(beyond_kept).sum::<u64>()
 }
 
 struct Names {
@@ -101,4 +110,32 @@ impl Names {
 /// `max` and invalid numbers count as 0: unlimited, unknown.
 pub fn parse(text: &str) -> u64 {
     text.trim().parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_count_as_free_except_a_little_of_what_is_in_active_use() {
+        const MB: u64 = 1 << 20;
+        let v1 = |inactive: u64, active: u64| {
+            format!("total_inactive_file {inactive}\ntotal_active_file {active}\nslab_reclaimable 99\n")
+        };
+        let v2 = |inactive: u64, active: u64, slab: u64| {
+            format!("anon 7\ninactive_file {inactive}\nactive_file {active}\nslab_reclaimable {slab}\nslab 9\n")
+        };
+        let table = [
+            (Version::V1, v1(200, 100), 250),
+            (Version::V1, v1(0, 3000 * MB), 2984 * MB),
+            (Version::V2, v2(200, 100, 50), 275),
+            (Version::V2, v2(0, 32 * MB, 0), 16 * MB),
+            // Warm caches of a container with 4 GB: nearly all of it is available.
+            (Version::V2, v2(500 * MB, 2500 * MB, 600 * MB), 3568 * MB),
+            (Version::V2, String::new(), 0),
+        ];
+        for (version, text, expected) in table {
+            assert_eq!(reclaimable(&text, version), expected, "{version:?} {text}");
+        }
+    }
 }
