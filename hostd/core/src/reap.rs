@@ -4,7 +4,8 @@
 
 use protocol::api::LeftoverKind;
 
-/// A removal under way, or a launch that fills a new workspace, keeps its entry of the trash for less.
+/// A removal under way keeps its entry of the trash for less, by a clock that was not set meanwhile. Entries that hostd
+/// fills are not listed at all.
 pub const TRASH_AGE_MIN_MS: u64 = 3_600_000;
 
 /// The record of the sandbox that something belongs to.

@@ -1,8 +1,11 @@
 //! What sandboxes of a local driver left in the data directory. Lists names only; nothing is judged or measured here.
 //!
-//! **Invariant:** a sandbox directory whose badge fails a check is not listed: it is a suspect, and never touched.
+//! **Invariant:** a sandbox directory whose badge fails a check is not listed: it is a suspect, and never touched. Nor
+//! is an entry of the trash that this process fills.
 
-use super::{disk_usage, files::failed, layout::Layout, local_driver::LocalDriver, quota, remove_tree};
+use super::{
+    disk_usage, files::failed, layout::Layout, local_driver::LocalDriver, quota, remove_tree, trash,
+};
 use crate::{DriverError, Leftover};
 use protocol::api::{LeftoverKind, SandboxId};
 use std::{
@@ -18,7 +21,7 @@ pub fn list(driver: &impl LocalDriver) -> Result<Vec<Leftover>, DriverError> {
     let layout = driver.layout();
     let list = || failed("list what sandboxes left");
     let mut found = vec![];
-    for name in names(&layout.trash()).map_err(list())? {
+    for name in trash_names(&layout.trash()).map_err(list())? {
         let thrown_ms = thrown_ms(&name);
         found.push(Leftover { kind: LeftoverKind::Trash, name, sandbox: None, thrown_ms });
     }
@@ -70,6 +73,13 @@ fn trash_path(layout: &Layout, name: &str) -> io::Result<PathBuf> {
     Ok(layout.trash().join(name))
 }
 
+/// The entries of the trash that this process does not fill.
+fn trash_names(dir: &Path) -> io::Result<Vec<String>> {
+    let mut names = names(dir)?;
+    names.retain(|name| !trash::is_filled(&dir.join(name)));
+    Ok(names)
+}
+
 /// The time in the name of an entry: `<name>-<ulid>`, with the suffix of a volume perhaps.
 fn thrown_ms(name: &str) -> Option<u64> {
     let (_, ulid) = name.strip_suffix(VOLUME_SUFFIX).unwrap_or(name).rsplit_once('-')?;
@@ -105,6 +115,20 @@ mod tests {
         for name in [id, "", "new-", "new-x"] {
             assert_eq!(thrown_ms(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn trash_that_this_process_fills_is_not_listed_however_old_it_looks() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let old = ulid::Ulid::from_parts(1, 9);
+        let entry = trash::NewEntry::reserve(dir.path(), "new");
+        let volume = entry.path().with_extension("ext4");
+        for path in [entry.path(), &volume, &dir.path().join(format!("new-{old}"))] {
+            std::fs::write(path, "").expect("written");
+        }
+        assert_eq!(trash_names(dir.path()).expect("a list"), [format!("new-{old}")]);
+        drop(entry);
+        assert_eq!(trash_names(dir.path()).expect("a list").len(), 3);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::{
     quota::{self, Quota, QuotaMeans},
     remove_tree,
     seed::{self, SeedSource},
+    trash::NewEntry,
 };
 use nix::{
     fcntl::OFlag,
@@ -70,11 +71,11 @@ impl Workspaces<'_> {
         if self.mount(sandbox)? || self.is_plain(sandbox) {
             return Ok(());
         }
-        let temporary = self.layout.trash().join(format!("new-{}", ulid::Ulid::generate()));
-        let made = self.make_at(&temporary, sandbox, new);
+        let temporary = NewEntry::reserve(&self.layout.trash(), "new");
+        let made = self.make_at(temporary.path(), sandbox, new);
         if made.is_err() {
-            self.discard(&temporary);
-            self.discard(&volume_of(&temporary));
+            self.discard(temporary.path());
+            self.discard(&volume_of(temporary.path()));
         }
         made
     }

@@ -123,7 +123,9 @@ mod tests {
             format!("total_inactive_file {inactive}\ntotal_active_file {active}\nslab_reclaimable 99\n")
         };
         let v2 = |inactive: u64, active: u64, slab: u64| {
-            format!("anon 7\ninactive_file {inactive}\nactive_file {active}\nslab_reclaimable {slab}\nslab 9\n")
+            format!(
+                "anon 7\ninactive_file {inactive}\nactive_file {active}\nslab_reclaimable {slab}\nslab 9\n"
+            )
         };
         let table = [
             (Version::V1, v1(200, 100), 250),

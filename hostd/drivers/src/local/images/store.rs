@@ -8,6 +8,7 @@ use crate::{
         layout::Layout,
         limits::IMAGE_NAME_MAX_BYTES,
         remove_tree,
+        trash::NewEntry,
     },
 };
 use protocol::AGENTS_DIR;
@@ -118,13 +119,14 @@ impl ImageStore {
         if dir.exists() {
             return Err(refused(format!("there is an image {name} already: remove it first")));
         }
-        let temporary = self.layout.trash().join(format!("image-{}", ulid::Ulid::generate()));
-        let made = self.fill(name, source, &temporary).and_then(|listed| {
-            std::fs::rename(&temporary, &dir).map_err(failed(format!("store the image {name}")))?;
+        let entry = NewEntry::reserve(&self.layout.trash(), "image");
+        let temporary = entry.path();
+        let made = self.fill(name, source, temporary).and_then(|listed| {
+            std::fs::rename(temporary, &dir).map_err(failed(format!("store the image {name}")))?;
             Ok(listed)
         });
         if made.is_err() {
-            let _ = remove_tree::remove_tree(&temporary);
+            let _ = remove_tree::remove_tree(temporary);
         }
         made
     }
