@@ -203,11 +203,12 @@ async fn serve(client: &ClientConnection, request: AuthorizedRequest<'_>) -> Han
     };
     let destination = Destination { target, port: preview.port, traits };
     let forwarded = forward_when_awake(edge, preview, &destination, Request::from_parts(parts, body)).await;
-    drop(lease);
     let Destination { target, port, traits } = destination;
+    // The lease is held until the stream of the response counts: the actor sees one of them.
     let (forwarded, timing) = match forwarded {
         Ok(forwarded) => forwarded,
         Err(unserved) => {
+            drop(lease);
             edge.metrics.error_pages.inc();
             return Ok(Box::pin(edge.error_response(&visitor, &target, unserved)).await);
         }
@@ -215,14 +216,14 @@ async fn serve(client: &ClientConnection, request: AuthorizedRequest<'_>) -> Han
     let (connection, response) = match forwarded {
         Forwarded::Response(connection, response) => (connection, response),
         Forwarded::NonHttp(connection) => {
-            client.hand_over(AppEnd { connection, visit });
+            client.hand_over(AppEnd::new(connection, visit));
             return Err(HandedOver);
         }
     };
     let (mut head, incoming) = response.into_parts();
     if is_upgrade && head.status == StatusCode::SWITCHING_PROTOCOLS {
         edge.metrics.upgrades.inc();
-        client.hand_over(AppEnd { connection: Box::pin(connection.into_upgraded()).await, visit });
+        client.hand_over(AppEnd::new(Box::pin(connection.into_upgraded()).await, visit));
         strip_hop_by_hop(&mut head.headers, true);
         sanitize_response(&mut head.headers);
         return Ok(Response::from_parts(head, ResponseBody::empty()));

@@ -2,7 +2,9 @@
 //! content, so a silent connection costs its two sockets and little else.
 
 use super::{limits::HALF_CLOSED_MAX, wake::thaw_same_epoch};
-use crate::{preview_target::RequestPermit, upstream::UpgradedConnection, waker::Waker};
+use crate::{
+    preview_target::RequestPermit, traffic::PreviewStream, upstream::UpgradedConnection, waker::Waker,
+};
 use bytes::Bytes;
 use hostd_net::backpressure::read_chunk;
 use std::{
@@ -16,8 +18,16 @@ use tokio::{
 
 /// The app's end of an upgraded connection, and the visit that it counts for.
 pub struct AppEnd {
-    pub connection: UpgradedConnection,
-    pub visit: RequestPermit,
+    connection: UpgradedConnection,
+    traffic: PreviewStream,
+    visit: RequestPermit,
+}
+
+impl AppEnd {
+    /// Counts as an open stream from here on.
+    pub fn new(connection: UpgradedConnection, visit: RequestPermit) -> Self {
+        Self { connection, traffic: visit.target().traffic.stream(), visit }
+    }
 }
 
 /// Copies until both directions have ended, or one end is gone. `sent` was read from the browser already.
@@ -25,11 +35,11 @@ pub async fn splice<T>(browser: T, sent: Bytes, app: AppEnd, waker: &dyn Waker) 
 where
     T: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let AppEnd { connection: UpgradedConnection { stream, read_ahead, epoch, permit: _permit }, visit } = app;
+    let AppEnd { connection, mut traffic, visit } = app;
+    let UpgradedConnection { stream, read_ahead, epoch, permit: _permit } = connection;
     let target = visit.target();
     let (mut from_browser, mut to_browser) = split(browser);
     let (mut from_app, mut to_app) = split(stream);
-    let mut traffic = target.traffic.stream();
     let inward = async {
         let mut chunk = sent;
         loop {
