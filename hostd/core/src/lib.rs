@@ -40,6 +40,7 @@ mod preview_pass_url;
 mod quota;
 mod rate_limit;
 mod reap;
+mod restart_queue;
 mod retry;
 mod sandbox;
 mod sandbox_name;
@@ -80,8 +81,8 @@ pub use idle::{DOZE_MAX_WINDOWS, IdleTimes, IdleWindow, SleepDecision, idle_insi
 pub use idle_traffic::HeartbeatDetector;
 pub use memory_admission::{Admissions, Headroom, expected_need};
 pub use memory_pressure::{
-    Attachment, MemoryCondition, MemorySample, MemoryStalls, MemoryThresholds, Occupation, Relief,
-    ReliefCandidate, relief,
+    Attachment, MemoryCondition, MemorySample, MemoryStalls, MemoryThresholds, Occupation, OpenStreams,
+    Relief, ReliefCandidate, STREAMS_IDLE_MIN_MS, may_pause_for_memory, may_stop_for_memory, relief,
 };
 pub use model_choice::{
     ListedModel, choose_default_model, highest_model, missing_models, model_version, newest_model,
@@ -100,6 +101,7 @@ pub use quota::{
 };
 pub use rate_limit::{Rate, RateLimiter};
 pub use reap::{RecordOf, reap_reason};
+pub use restart_queue::RestartQueue;
 pub use retry::{Backoff, FailureKind, RetryDecision, classify_error_kind, classify_status, decide_retry};
 pub use sandbox::{Goal, Operation, Renewal, State, Transition, TransitionRefused, apply};
 pub use sandbox_name::{alternative_names, generated_name};

@@ -11,8 +11,10 @@
 //! thrashes within its own limit causes them on a host with plenty of memory.
 //!
 //! `Tight`: creates and wakes are refused, and idle sandboxes are paused. `Critical`: idle sandboxes are stopped, the
-//! idlest first, one at a time. A sandbox that is busy is left to the kernel.
+//! idlest first, one at a time. One with an open stream comes after all others and is only paused; it is stopped when
+//! there is no other measure left and its streams are idle too. A sandbox that is busy is left to the kernel.
 
+use crate::IdleTimes;
 use protocol::api::MemoryLevel;
 
 /// The reserve: its part of the memory, its minimum and its maximum.
@@ -26,6 +28,8 @@ const STALL_SOME: u32 = 2_000;
 const STALL_FULL: u32 = 1_000;
 /// A sandbox that was active a moment ago is not paused or stopped.
 pub const PRESSURE_IDLE_MIN_MS: u64 = 2_000;
+/// Open streams without activity for so long are idle. Heartbeats are no activity.
+pub const STREAMS_IDLE_MIN_MS: u64 = 60_000;
 
 /// The memory of the host, or of the tightest control group above the sandboxes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -115,6 +119,36 @@ pub enum Occupation {
     Idle { idle_ms: u64 },
 }
 
+/// The open responses and upgraded connections of its previews, which a stop cuts and a pause does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenStreams {
+    None,
+    /// Browsers may still wait for something.
+    InUse,
+    /// A forgotten tab, as far as is known.
+    Idle,
+}
+
+impl OpenStreams {
+    pub fn of(quiet: &IdleTimes) -> Self {
+        match quiet.streams {
+            0 => Self::None,
+            _ if quiet.silent_ms >= STREAMS_IDLE_MIN_MS => Self::Idle,
+            _ => Self::InUse,
+        }
+    }
+}
+
+/// Whether browsers let a sandbox be paused now: not while bytes move, heartbeats included.
+pub fn may_pause_for_memory(quiet: &IdleTimes) -> bool {
+    quiet.silent_ms.min(quiet.still_ms) >= PRESSURE_IDLE_MIN_MS
+}
+
+/// Whether browsers let a sandbox be stopped now.
+pub fn may_stop_for_memory(quiet: &IdleTimes) -> bool {
+    may_pause_for_memory(quiet) && OpenStreams::of(quiet) != OpenStreams::InUse
+}
+
 /// How readily a sandbox is stopped, readily first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Attachment {
@@ -132,6 +166,7 @@ pub struct ReliefCandidate<T> {
     pub sandbox: T,
     pub occupation: Occupation,
     pub attachment: Attachment,
+    pub streams: OpenStreams,
     pub frozen: bool,
     /// Memory that stopping it frees.
     pub memory_bytes: u64,
@@ -140,7 +175,7 @@ pub struct ReliefCandidate<T> {
 /// One measure against pressure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relief<T> {
-    /// Freeze it: its memory does not grow, and a byte thaws it.
+    /// Freeze it: its memory does not grow, its connections stay, and a byte thaws it.
     Pause(T),
     Stop(T),
 }
@@ -164,14 +199,19 @@ pub fn relief<T: Copy>(level: MemoryLevel, candidates: &[ReliefCandidate<T>]) ->
     let idlest = |may: fn(&ReliefCandidate<T>) -> bool| {
         let idle = candidates.iter().filter(|one| may(one)).filter_map(|one| Some((one, one.idle_ms()?)));
         let rank = |one: &ReliefCandidate<T>, idle_ms: u64| {
-            (std::cmp::Reverse(one.attachment), idle_ms / 1_000, one.memory_bytes)
+            let without_streams = one.streams == OpenStreams::None;
+            (without_streams, std::cmp::Reverse(one.attachment), idle_ms / 1_000, one.memory_bytes)
         };
         idle.max_by_key(|(one, idle_ms)| rank(one, *idle_ms)).map(|(one, _)| one.sandbox)
     };
+    let pause = || idlest(ReliefCandidate::may_pause).map(Relief::Pause);
     match level {
         MemoryLevel::Ok => None,
-        MemoryLevel::Tight => idlest(ReliefCandidate::may_pause).map(Relief::Pause),
-        MemoryLevel::Critical => idlest(|_| true).map(Relief::Stop),
+        MemoryLevel::Tight => pause(),
+        MemoryLevel::Critical => idlest(|one| one.streams == OpenStreams::None)
+            .map(Relief::Stop)
+            .or_else(pause)
+            .or_else(|| idlest(|one| one.streams == OpenStreams::Idle).map(Relief::Stop)),
     }
 }
 
@@ -255,6 +295,7 @@ mod tests {
             sandbox,
             occupation: Occupation::Idle { idle_ms: seconds * 1_000 },
             attachment: Attachment::MaySleep,
+            streams: OpenStreams::None,
             frozen: false,
             memory_bytes: memory_mb * MB,
         }
@@ -287,6 +328,58 @@ mod tests {
         }
     }
 
+    #[test]
+    fn one_with_open_streams_comes_last_and_is_paused_and_stopped_only_when_they_are_idle_too() {
+        let with = |streams, one| ReliefCandidate { streams, ..one };
+        let open = with(OpenStreams::InUse, idle('o', 50, 900));
+        let tab = with(OpenStreams::Idle, idle('t', 90, 900));
+        let always = |one| ReliefCandidate { attachment: Attachment::AlwaysOn, ..one };
+        let frozen = |one| ReliefCandidate { frozen: true, ..one };
+        let (pause, stop) = (Relief::Pause, Relief::Stop);
+        type Row<'a> = (&'a [ReliefCandidate<char>], Option<Relief<char>>, Option<Relief<char>>);
+        let table: [Row<'_>; 8] = [
+            (&[open, tab, idle('x', 3, 1)], Some(pause('x')), Some(stop('x'))),
+            (&[open, always(idle('a', 3, 1))], Some(pause('o')), Some(stop('a'))),
+            (&[open], Some(pause('o')), Some(pause('o'))),
+            (&[frozen(open)], None, None),
+            (&[always(open)], None, None),
+            // Pausing comes before cutting a connection.
+            (&[open, frozen(tab)], Some(pause('o')), Some(pause('o'))),
+            (&[frozen(open), frozen(tab)], None, Some(stop('t'))),
+            (&[frozen(open), always(tab)], None, Some(stop('t'))),
+        ];
+        for (candidates, tight, critical) in table {
+            assert_eq!(relief(Tight, candidates), tight, "{candidates:?}");
+            assert_eq!(relief(Critical, candidates), critical, "{candidates:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_move_put_off_a_pause_and_streams_in_use_a_stop() {
+        let quiet = |streams, silent_ms, still_ms| IdleTimes {
+            streams,
+            silent_ms,
+            still_ms,
+            alone_ms: 0,
+            inside_ms: u64::MAX,
+        };
+        let table = [
+            // streams, silent, still: streams, may pause, may stop
+            (quiet(0, 1_999, 1_999), OpenStreams::None, false, false),
+            (quiet(0, 2_000, 2_000), OpenStreams::None, true, true),
+            (quiet(1, 2_000, 2_000), OpenStreams::InUse, true, false),
+            (quiet(1, 59_999, 59_999), OpenStreams::InUse, true, false),
+            (quiet(2, 60_000, 60_000), OpenStreams::Idle, true, true),
+            // A heartbeat a moment ago.
+            (quiet(1, 60_000, 100), OpenStreams::Idle, false, false),
+            (quiet(0, 60_000, 100), OpenStreams::None, false, false),
+        ];
+        for (quiet, streams, pause, stop) in table {
+            let found = (OpenStreams::of(&quiet), may_pause_for_memory(&quiet), may_stop_for_memory(&quiet));
+            assert_eq!(found, (streams, pause, stop), "{quiet:?}");
+        }
+    }
+
     fn any_candidate() -> impl Strategy<Value = ReliefCandidate<usize>> {
         let occupation = prop_oneof![
             Just(Occupation::Busy),
@@ -297,11 +390,13 @@ mod tests {
             Just(Attachment::PausedByClient),
             Just(Attachment::AlwaysOn)
         ];
-        (occupation, attachment, any::<bool>(), 0..u64::MAX).prop_map(
-            |(occupation, attachment, frozen, memory_bytes)| ReliefCandidate {
+        let streams = prop_oneof![Just(OpenStreams::None), Just(OpenStreams::InUse), Just(OpenStreams::Idle)];
+        (occupation, attachment, streams, any::<bool>(), 0..u64::MAX).prop_map(
+            |(occupation, attachment, streams, frozen, memory_bytes)| ReliefCandidate {
                 sandbox: 0,
                 occupation,
                 attachment,
+                streams,
                 frozen,
                 memory_bytes,
             },
@@ -310,24 +405,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn critical_stops_an_idle_one_where_there_is_one_and_no_busy_one(
+        fn critical_stops_an_idle_one_where_there_is_one_and_none_that_is_busy_or_whose_streams_are_in_use(
             mut all in proptest::collection::vec(any_candidate(), 0..12),
         ) {
             for (number, one) in all.iter_mut().enumerate() {
                 one.sandbox = number;
             }
-            let any_idle = all.iter().any(|one| one.idle_ms().is_some());
+            let idle = |one: &&ReliefCandidate<usize>| one.idle_ms().is_some();
+            let without_streams = |one: &&ReliefCandidate<usize>| one.streams == OpenStreams::None;
+            let stoppable = |one: &ReliefCandidate<usize>| one.streams != OpenStreams::InUse;
             match relief(Critical, &all) {
                 Some(Relief::Stop(chosen)) => {
                     let chosen = &all[chosen];
-                    prop_assert!(chosen.idle_ms().is_some());
-                    let earlier = |one: &&ReliefCandidate<usize>| {
-                        one.idle_ms().is_some() && one.attachment < chosen.attachment
-                    };
-                    prop_assert!(all.iter().find(earlier).is_none());
+                    prop_assert!(chosen.idle_ms().is_some() && stoppable(chosen));
+                    let rank = |one: &ReliefCandidate<usize>| (one.streams != OpenStreams::None, one.attachment);
+                    prop_assert!(!all.iter().filter(idle).any(|one| stoppable(one) && rank(one) < rank(chosen)));
                 }
-                Some(Relief::Pause(_)) => prop_assert!(false, "critical frees memory"),
-                None => prop_assert!(!any_idle),
+                Some(Relief::Pause(chosen)) => {
+                    prop_assert!(all[chosen].may_pause());
+                    prop_assert!(!all.iter().filter(idle).any(|one| without_streams(&one)), "stopping frees memory");
+                }
+                None => prop_assert!(!all.iter().filter(idle).any(stoppable)),
             }
         }
 

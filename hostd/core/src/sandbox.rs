@@ -4,7 +4,7 @@
 //!           Accept, Doze, Evict, Renew
 //!  settled ────────────────────────────▶ operation ───┐ Accept, Evict, Renew: towards another goal
 //!     ▲                                  │       ▲    │ Renewed, Extend: towards the same goal
-//!     └───────── Reached, GiveUp ────────┘       └────┘
+//!     └──── Reached, GiveUp, TakeBack ───┘       └────┘
 //!
 //!  PID 1 died, from either:  Lost ──▶ settled in Error   Ended ──▶ settled in Stopped   Restart ──▶ operation
 //! ```
@@ -69,6 +69,9 @@ pub enum Transition {
     /// The disk is full and this sandbox fills it, or memory is short and it is idle: it is stopped, and has `problem`
     /// until the next command.
     Evict { problem: Problem, deadline_ms: u64 },
+    /// A client came while a doze or an eviction was recorded, and nothing was done to the sandbox yet: its state is
+    /// as it was before.
+    TakeBack { before: Box<State> },
     /// A client wants it recreated.
     Renew { renewal: Renewal, deadline_ms: u64 },
     /// The sandbox is stopped, and emptied if that was wanted: it can be launched.
@@ -96,6 +99,7 @@ impl Transition {
             Self::Accept { .. }
             | Self::Doze { .. }
             | Self::Evict { .. }
+            | Self::TakeBack { .. }
             | Self::Renew { .. }
             | Self::Renewed
             | Self::Extend { .. }
@@ -195,6 +199,7 @@ pub fn apply(state: &State, change: Transition) -> Result<State, TransitionRefus
                 ..state.clone()
             })
         }
+        Transition::TakeBack { before } => take_back(state, *before),
         Transition::Renew { renewal, deadline_ms } => {
             not_destroying(state)?;
             let operation = Some(Operation { phase: Phase::Provisioning, deadline_ms });
@@ -233,6 +238,16 @@ pub fn apply(state: &State, change: Transition) -> Result<State, TransitionRefus
             Ok(settled(Goal::Stopped))
         }
     }
+}
+
+/// Undoes a doze or an eviction that is only recorded.
+fn take_back(state: &State, before: State) -> Result<State, TransitionRefused> {
+    not_destroying(state)?;
+    let put_to_sleep = state.operation.is_some() && (state.dozing || state.evicted().is_some());
+    if !put_to_sleep || state.status != before.status {
+        return Err(TransitionRefused::NoOperation);
+    }
+    Ok(before)
 }
 
 fn accept(state: &State, goal: Goal, deadline_ms: u64) -> Result<State, TransitionRefused> {

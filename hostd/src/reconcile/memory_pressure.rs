@@ -8,11 +8,12 @@ use super::{
 };
 use futures_util::{StreamExt, stream};
 use hostd_core::{
-    Attachment, Blueprint, Goal, Occupation, Relief, ReliefCandidate, Transition, idle_inside_ms,
+    Attachment, Blueprint, Goal, IdleTimes, Occupation, OpenStreams, Relief, ReliefCandidate, RestartQueue,
+    Transition, idle_inside_ms,
     limits::{
         MEMORY_ACTIVITY_MAX_MS, MEMORY_ASKED_AT_ONCE, MEMORY_POLL_MS, MEMORY_POLL_SHORT_MS, MEMORY_SETTLE_MS,
     },
-    relief,
+    may_pause_for_memory, may_stop_for_memory, relief,
 };
 use hostd_drivers::{control::Control, host_memory::MemoryState};
 use hostd_store::SandboxRecord;
@@ -78,25 +79,26 @@ impl SandboxActor {
     pub(super) async fn evict_if_idle(&mut self, available_bytes: u64, reserve_bytes: u64) -> CommandReply {
         let problem = memory_problem(&self.record(), available_bytes, reserve_bytes);
         let deadline_ms = self.deadline_ms(Goal::Stopped);
-        self.if_idle(Transition::Evict { problem, deadline_ms }).await
+        self.if_idle(Transition::Evict { problem, deadline_ms }, may_stop_for_memory).await
     }
 
     /// Freezes a sandbox that is still idle.
     pub(super) async fn doze_if_idle(&mut self) -> CommandReply {
         let deadline_ms = self.deadline_ms(Goal::Paused);
-        self.if_idle(Transition::Doze { deadline_ms }).await
+        self.if_idle(Transition::Doze { deadline_ms }, may_pause_for_memory).await
     }
 
-    async fn if_idle(&mut self, transition: Transition) -> CommandReply {
+    async fn if_idle(&mut self, transition: Transition, may: fn(&IdleTimes) -> bool) -> CommandReply {
         // Read before the record: a client takes its lease before it reads the record.
-        let before = self.connections.control.leases_taken();
-        if !self.is_idle().await? {
+        let leases = self.connections.control.leases_taken();
+        if !self.is_idle().await? || !may(&self.traffic.quiet()) {
             return Err(FleetError::InUse);
         }
+        let before = self.record().state.clone();
         let record = self.transition(transition).await?;
         // A client that came while this was recorded took its lease before it read the record.
-        if self.connections.control.leases_taken() != before {
-            self.set_goal(Goal::Running).await?;
+        if self.connections.control.leases_taken() != leases {
+            self.transition(Transition::TakeBack { before: Box::new(before) }).await?;
             return Err(FleetError::InUse);
         }
         Ok(record)
@@ -119,12 +121,16 @@ impl Fleet {
     /// Watches memory until hostd ends.
     pub async fn watch_memory(&self) {
         let mut relieved: Option<Instant> = None;
+        let (begun, mut restarts) = (Instant::now(), RestartQueue::default());
         loop {
             self.count_ungrouped().await;
             let memory = self.memory().state();
             let settle = Duration::from_millis(MEMORY_SETTLE_MS);
             match memory.level {
-                MemoryLevel::Ok => self.restart_evicted().await,
+                MemoryLevel::Ok => {
+                    let now_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+                    self.restart_evicted(&mut restarts, now_ms).await;
+                }
                 MemoryLevel::Tight | MemoryLevel::Critical => {
                     if relieved.is_none_or(|at| at.elapsed() >= settle) && self.relieve(&memory).await {
                         relieved = Some(Instant::now());
@@ -204,7 +210,7 @@ impl Fleet {
         let frozen = record.state.status == SandboxStatus::Paused;
         let control = handle.observer(sandbox);
         let quiet = handle.traffic.quiet();
-        let occupation = if has_task || control.in_use() {
+        let occupation = if has_task || control.in_use() || !may_pause_for_memory(&quiet) {
             Occupation::Busy
         } else if frozen {
             Occupation::Idle { idle_ms: quiet.idle_ms() }
@@ -217,6 +223,7 @@ impl Fleet {
                 Some(_) | None => Occupation::Busy,
             }
         };
+        let streams = OpenStreams::of(&quiet);
         let attachment = match record.blueprint.idle_policy {
             IdlePolicy::AlwaysOn => Attachment::AlwaysOn,
             IdlePolicy::Sleep if frozen && !record.state.dozing => Attachment::PausedByClient,
@@ -224,11 +231,12 @@ impl Fleet {
         };
         let memory_bytes =
             self.driver_of(record).stats(&sandbox).await.map_or(0, |stats| stats.memory_working_bytes);
-        Some(ReliefCandidate { sandbox, occupation, attachment, frozen, memory_bytes })
+        Some(ReliefCandidate { sandbox, occupation, attachment, streams, frozen, memory_bytes })
     }
 
-    /// Starts one sandbox again that should always run, and was stopped for lack of memory.
-    async fn restart_evicted(&self) {
+    /// Starts one sandbox again that should always run, and was stopped for lack of memory: the first that is not
+    /// refused, of those that were stopped longest ago.
+    async fn restart_evicted(&self, restarts: &mut RestartQueue<SandboxId>, now_ms: u64) {
         let should_run = |record: &Record| {
             let evicted = record.state.evicted().map(|problem| problem.code);
             record.blueprint.idle_policy == IdlePolicy::AlwaysOn
@@ -236,13 +244,18 @@ impl Fleet {
                 && evicted == Some(ProblemCode::MemoryPressure)
         };
         let evicted = self.records().into_iter().filter(should_run);
-        let Some(record) = evicted.min_by_key(|record| record.updated_ms) else { return };
-        match self.send(&record.id, SandboxCommand::Start).await {
-            Ok(_) => {
-                info!(sandbox = %record.id, "memory is sufficient: starting a sandbox that should always run");
+        let evicted = evicted.map(|record| (record.updated_ms, record.id)).collect();
+        for sandbox in restarts.due(evicted, now_ms) {
+            match self.send(&sandbox, SandboxCommand::Start).await {
+                Ok(_) => {
+                    info!(%sandbox, "memory is sufficient: starting a sandbox that should always run");
+                    return;
+                }
+                Err(error) => {
+                    let after_ms = restarts.refused(sandbox, now_ms);
+                    debug!(%sandbox, %error, after_ms, "failed to start an evicted sandbox");
+                }
             }
-            // Tried again in a moment.
-            Err(error) => debug!(sandbox = %record.id, %error, "failed to start an evicted sandbox"),
         }
     }
 

@@ -120,6 +120,9 @@ fn event_of(change: &Transition, next: &State) -> Result<(String, Value)> {
     let phase = operation.map(|operation| operation.phase);
     let (kind, data) = match change {
         Transition::Accept { goal, .. } => ("wanted".to_owned(), json!({ "goal": goal, "phase": phase })),
+        Transition::TakeBack { .. } => {
+            ("wanted".to_owned(), json!({ "goal": next.goal, "phase": phase, "dozing": next.dozing }))
+        }
         Transition::Doze { .. } => {
             ("wanted".to_owned(), json!({ "goal": next.goal, "phase": phase, "dozing": true }))
         }

@@ -13,6 +13,7 @@ fn name(transition: &Transition) -> &'static str {
         Transition::Accept { .. } => "Accept",
         Transition::Doze { .. } => "Doze",
         Transition::Evict { .. } => "Evict",
+        Transition::TakeBack { .. } => "TakeBack",
         Transition::Renew { .. } => "Renew",
         Transition::Renewed => "Renewed",
         Transition::Extend { .. } => "Extend",
@@ -33,6 +34,7 @@ fn the_diagram_draws_every_transition() {
         Transition::Accept { goal: Goal::Running, deadline_ms },
         Transition::Doze { deadline_ms },
         Transition::Evict { problem: problem.clone(), deadline_ms },
+        Transition::TakeBack { before: Box::new(settled(Goal::Running)) },
         Transition::Renew { renewal: Renewal { keep_workspace: true }, deadline_ms },
         Transition::Renewed,
         Transition::Extend { deadline_ms },
@@ -128,6 +130,34 @@ fn an_evicted_sandbox_has_its_problem_until_the_next_command() {
     }
     let going = accepted(&settled(Goal::Running), Goal::Destroyed).expect("always");
     assert_eq!(evict(&going), Err(TransitionRefused::Destroying));
+}
+
+#[test]
+fn a_doze_or_an_eviction_that_is_taken_back_leaves_everything_as_it_was() {
+    let problem = Problem { code: ProblemCode::MemoryPressure, message: "full".into(), output: vec![] };
+    let (doze, evict) = (Transition::Doze { deadline_ms: 9 }, Transition::Evict { problem, deadline_ms: 9 });
+    let dozing = State { dozing: true, ..settled(Goal::Paused) };
+    let resuming = accepted(&settled(Goal::Paused), Goal::Running).expect("legal");
+    let table = [
+        (settled(Goal::Running), doze),
+        (settled(Goal::Running), evict.clone()),
+        // Paused by a client.
+        (settled(Goal::Paused), evict.clone()),
+        (dozing, evict.clone()),
+        (resuming, evict.clone()),
+    ];
+    let take_back = |before: &State| Transition::TakeBack { before: Box::new(before.clone()) };
+    for (before, sleep) in table {
+        let going = apply(&before, sleep).expect("it is up");
+        assert_eq!(apply(&going, take_back(&before)), Ok(before.clone()), "{going:?}");
+        // Once it sleeps, or when something else is wanted, it is too late.
+        let asleep = apply(&going, Transition::Reached).expect("it was on its way");
+        assert_eq!(apply(&asleep, take_back(&before)), Err(TransitionRefused::NoOperation), "{asleep:?}");
+        let woken = accepted(&going, Goal::Running).expect("legal");
+        assert_eq!(apply(&woken, take_back(&before)), Err(TransitionRefused::NoOperation), "{woken:?}");
+        let destroying = accepted(&going, Goal::Destroyed).expect("always");
+        assert_eq!(apply(&destroying, take_back(&before)), Err(TransitionRefused::Destroying));
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Memory that runs out, and limits that change, over the real reconciler and a driver in memory.
 
 use super::fixture::{new_sandbox, open_on, patient};
-use crate::reconcile::{Fleet, FleetError, SandboxCommand};
+use crate::reconcile::{Fleet, FleetError, SandboxCommand, fleet::EvictionCause};
 use futures_util::future::join_all;
 use hostd_core::{MemorySample, State};
 use hostd_drivers::{
@@ -196,6 +196,43 @@ async fn idle_ones_are_paused_then_stopped_and_one_in_use_never() {
     assert!(evicted(&host.fleet.record(&idle).await.expect("a record").state));
     host.fleet.wake(&idle).await.expect("there is room");
     assert_eq!(host.fleet.record(&idle).await.expect("a record").state.problem, None);
+}
+
+#[tokio::test]
+async fn one_with_an_open_stream_is_paused_and_not_stopped_while_there_is_another() {
+    let host = SmallHost::new(500).await;
+    let viewed = host.running(1, IdlePolicy::Sleep).await;
+    let stream = host.fleet.traffic(&viewed).expect("it lives").stream();
+    host.has(10);
+    host.watched(host.becomes(&viewed, "dozing", State::dozes)).await;
+    host.has(500);
+    let idle = host.running(2, IdlePolicy::AlwaysOn).await;
+    host.has(10);
+    host.watched(host.becomes(&idle, "evicted", evicted)).await;
+    assert!(host.fleet.record(&viewed).await.expect("a record").state.dozes(), "its stream is open");
+    let cause = EvictionCause::MemoryPressure { available_bytes: 10, reserve_bytes: 100 };
+    let refused = host.fleet.command(&viewed, SandboxCommand::Evict(cause)).await;
+    assert!(matches!(refused, Err(FleetError::InUse)), "{refused:?}");
+    drop(stream);
+    host.watched(host.becomes(&viewed, "evicted", evicted)).await;
+}
+
+#[tokio::test]
+async fn one_that_needs_too_much_does_not_keep_others_from_coming_back() {
+    let host = SmallHost::new(500).await;
+    let [large, small] =
+        [host.running(1, IdlePolicy::AlwaysOn).await, host.running(2, IdlePolicy::AlwaysOn).await];
+    host.fleet.command(&large, memory(300)).await.expect("it is resized");
+    host.driver.memory_used_mb.lock().expect("no panic while held").insert(large, 250);
+    host.has(10);
+    host.watched(host.becomes(&large, "evicted", evicted)).await;
+    host.watched(host.becomes(&small, "evicted", evicted)).await;
+    // Above the reserve there is room for 200 MB.
+    host.has(300);
+    host.watched(host.becomes(&small, "running", State::is_up)).await;
+    assert!(evicted(&host.fleet.record(&large).await.expect("a record").state));
+    host.has(500);
+    host.watched(host.becomes(&large, "running", State::is_up)).await;
 }
 
 fn memory(memory_mb: u64) -> SandboxCommand {
