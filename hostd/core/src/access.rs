@@ -12,6 +12,8 @@ pub struct Identity {
     pub operator: bool,
     /// The token's id, or `socket:uid`; for the audit log.
     pub via: String,
+    /// When the token expires.
+    pub expires_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +111,7 @@ mod tests {
 
     fn caller(tenant: &str, principal: &str, scope: TokenScope) -> Identity {
         let (tenant, principal) = (label(tenant), label(principal));
-        Identity { tenant, principal, scope, operator: false, via: String::new() }
+        Identity { tenant, principal, scope, operator: false, via: String::new(), expires_ms: None }
     }
 
     fn with(principal: &str, access: ShareAccess) -> Share {

@@ -1,16 +1,14 @@
 //! The lease of a call on its access: what the caller was granted when the call began, and the moment it is taken away.
 //! A response that goes on for long (a stream, a terminal, a tunnel, an upload) ends with its lease.
-//!
-//! ```text
-//!  DELETE …/shares, destroy ─▶ store: ShareIndex ─┐
-//!  DELETE /v1/tokens/{token} ─▶ Api: revocations ─┴─▶ AccessLease::ended ─▶ body, WebSocket, handler
-//! ```
 
 use super::error::CallError;
 use axum::{BoxError, body::Body, response::Response};
 use bytes::Bytes;
-use hostd_core::{Identity, SandboxAccess};
-use hostd_store::{SandboxRecord, Store};
+use hostd_core::SandboxAccess;
+use hostd_store::{
+    SandboxRecord,
+    access_watch::{AccessEnd, AccessWatch},
+};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use protocol::api::{ApiErrorCode, Owner, SandboxId};
 use std::{
@@ -19,15 +17,11 @@ use std::{
     sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
-use tokio::sync::watch;
 
 pub struct AccessLease {
-    store: Store,
-    caller: Identity,
+    watch: AccessWatch,
     /// The access that the route needs.
     required: SandboxAccess,
-    /// Counts revoked tokens; subscribed to before the caller was authenticated.
-    revocations: watch::Receiver<u64>,
     /// The sandbox of the call, once it is known.
     sandbox: OnceLock<LeasedSandbox>,
 }
@@ -38,28 +32,15 @@ struct LeasedSandbox {
     access: SandboxAccess,
 }
 
-/// Why a lease ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeaseEnd {
-    /// The sandbox is not shared with the caller any more, or no longer to run.
-    Unshared,
-    TokenRevoked,
-}
-
 impl AccessLease {
-    pub fn new(
-        store: Store,
-        caller: Identity,
-        required: SandboxAccess,
-        revocations: watch::Receiver<u64>,
-    ) -> Arc<Self> {
-        Arc::new(Self { store, caller, required, revocations, sandbox: OnceLock::new() })
+    pub fn new(watch: AccessWatch, required: SandboxAccess) -> Arc<Self> {
+        Arc::new(Self { watch, required, sandbox: OnceLock::new() })
     }
 
     /// Takes the lease on a sandbox, if the caller has the access that the route needs. A sandbox that the caller may
     /// not see is reported as not found.
     pub fn take(&self, record: &SandboxRecord) -> Result<(), CallError> {
-        let access = self.access_to(&record.id, &record.owner).ok_or_else(CallError::foreign)?;
+        let access = self.watch.access_to(&record.id, &record.owner).ok_or_else(CallError::foreign)?;
         if access < self.required {
             return Err(insufficient(access, self.required));
         }
@@ -73,37 +54,15 @@ impl AccessLease {
         self.sandbox.get().is_some_and(|sandbox| sandbox.access >= SandboxAccess::Run)
     }
 
-    fn access_to(&self, id: &SandboxId, owner: &Owner) -> Option<SandboxAccess> {
-        self.caller.access_to(owner, &self.store.shares().of(id))
-    }
-
     /// Returns when the access is taken away. Safe to cancel, and may be called again.
-    pub async fn ended(&self) -> LeaseEnd {
-        if self.caller.operator {
-            return pending().await;
-        }
-        let (mut shares, mut revocations) = (self.store.shares().changes(), self.revocations.clone());
-        loop {
-            shares.mark_unchanged();
-            if self.is_unshared() {
-                return LeaseEnd::Unshared;
-            }
-            tokio::select! {
-                // Both branches only wait: what changed is looked up.
-                Ok(()) = shares.changed() => {}
-                Ok(()) = revocations.changed() => {
-                    if self.is_token_revoked().await {
-                        return LeaseEnd::TokenRevoked;
-                    }
-                }
-                // hostd ends.
-                else => return pending().await,
-            }
-        }
+    pub async fn ended(&self) -> AccessEnd {
+        let access = |sandbox: &LeasedSandbox| self.watch.access_to(&sandbox.id, &sandbox.owner);
+        let is_unshared = || self.sandbox.get().is_some_and(|sandbox| access(sandbox) < Some(self.required));
+        self.watch.ended(is_unshared).await
     }
 
     /// The same, for a call that is done whatever happens: only what it tells about a sandbox is withheld.
-    pub async fn ended_on_sandbox(&self) -> LeaseEnd {
+    pub async fn ended_on_sandbox(&self) -> AccessEnd {
         let end = self.ended().await;
         match self.sandbox.get() {
             Some(_) => end,
@@ -111,44 +70,21 @@ impl AccessLease {
         }
     }
 
-    fn is_unshared(&self) -> bool {
-        let access = |sandbox: &LeasedSandbox| self.access_to(&sandbox.id, &sandbox.owner);
-        self.sandbox.get().is_some_and(|sandbox| access(sandbox) < Some(self.required))
-    }
-
-    /// A signed URL has no token. A token that cannot be looked up is not trusted.
-    async fn is_token_revoked(&self) -> bool {
-        let found = self.store.token(&self.caller.via).await;
-        found.map_or(true, |token| token.is_some_and(|token| token.revoked_ms.is_some()))
-    }
-
-    /// Ends the body of a response with the lease, unless it is there already. The body is aborted: its reader must not
-    /// take a part for the whole.
+    /// Ends the body of a response with the lease. The body is aborted: its reader must not take a part for the whole.
     pub fn bind(self: Arc<Self>, response: Response) -> Response {
-        if self.caller.operator || response.body().size_hint().exact().is_some() {
+        if self.watch.caller().operator {
             return response;
         }
-        let ended = Box::pin(async move { self.ended().await });
-        response.map(|body| Body::new(LeasedBody { body, ended }))
+        response.map(|body| Body::new(LeasedBody { body, lease: self, begun: false, ended: None }))
     }
 }
 
-impl LeaseEnd {
-    /// The reason, for a person.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Unshared => "this sandbox is no longer shared with you for this",
-            Self::TokenRevoked => "this token was revoked",
-        }
-    }
-
-    pub fn error(self) -> CallError {
-        let code = match self {
-            Self::Unshared => ApiErrorCode::Forbidden,
-            Self::TokenRevoked => ApiErrorCode::Unauthorized,
-        };
-        CallError::new(code, self.reason())
-    }
+pub fn lease_error(end: AccessEnd) -> CallError {
+    let code = match end {
+        AccessEnd::Unshared => ApiErrorCode::Forbidden,
+        AccessEnd::TokenRevoked | AccessEnd::TokenExpired => ApiErrorCode::Unauthorized,
+    };
+    CallError::new(code, end.reason())
 }
 
 /// Says what is missing to a caller that may see the sandbox.
@@ -174,7 +110,18 @@ fn insufficient(access: SandboxAccess, required: SandboxAccess) -> CallError {
 
 struct LeasedBody {
     body: Body,
-    ended: Pin<Box<dyn Future<Output = LeaseEnd> + Send>>,
+    lease: Arc<AccessLease>,
+    /// Whether a frame was asked for.
+    begun: bool,
+    /// Made when it is needed. A body that is in memory is there with its first frame, and needs none; its size says
+    /// nothing, since a stream may announce its own.
+    ended: Option<Pin<Box<dyn Future<Output = AccessEnd> + Send>>>,
+}
+
+impl LeasedBody {
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut self.body).poll_frame(cx).map(|frame| frame.map(|each| each.map_err(Into::into)))
+    }
 }
 
 impl HttpBody for LeasedBody {
@@ -185,12 +132,25 @@ impl HttpBody for LeasedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Poll::Ready(end) = self.ended.as_mut().poll(cx) {
+        let this = &mut *self;
+        if !this.begun {
+            this.begun = true;
+            let first = this.poll_body(cx);
+            if first.is_ready() {
+                return first;
+            }
+        }
+        let lease = &this.lease;
+        let ended = this.ended.get_or_insert_with(|| {
+            let lease = lease.clone();
+            Box::pin(async move { lease.ended().await })
+        });
+        if let Poll::Ready(end) = ended.as_mut().poll(cx) {
             // Polled again, it would panic.
-            self.ended = Box::pin(pending());
+            this.ended = Some(Box::pin(pending()));
             return Poll::Ready(Some(Err(end.reason().into())));
         }
-        Pin::new(&mut self.body).poll_frame(cx).map(|frame| frame.map(|each| each.map_err(Into::into)))
+        this.poll_body(cx)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -199,5 +159,75 @@ impl HttpBody for LeasedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hostd_core::{Grantee, Identity, Share};
+    use hostd_store::{
+        Clock, ShareChange,
+        fixture::{empty, insert, new_sandbox},
+    };
+    use http_body_util::BodyExt;
+    use protocol::api::{Label, ShareAccess, TokenScope};
+
+    /// A stream that announces its size, and gives one frame without another being ready.
+    struct Announced {
+        frames: u64,
+    }
+
+    impl HttpBody for Announced {
+        type Data = Bytes;
+        type Error = BoxError;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+            if self.frames == 0 {
+                return Poll::Pending;
+            }
+            self.frames -= 1;
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"x")))))
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::with_exact(10)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_ends_with_its_lease_whatever_size_it_announces() {
+        let (_dir, store) = empty();
+        let record = insert(&store, new_sandbox(1, None)).await;
+        let principal = Label::parse("guest").expect("a label");
+        let share = Share { grantee: Grantee::Principal(principal.clone()), access: ShareAccess::Read };
+        let tenant = record.owner.tenant.clone();
+        let change = || ShareChange { sandbox: record.id, by: "ann".to_owned(), now_ms: 7 };
+        for frames in [0, 1, 9] {
+            store.put_share(change(), share.clone()).await.expect("shared");
+            let (via, scope) = (String::new(), TokenScope::Run);
+            let caller = Identity {
+                tenant: tenant.clone(),
+                principal: principal.clone(),
+                scope,
+                operator: false,
+                via,
+                expires_ms: None,
+            };
+            let watch = AccessWatch::new(store.clone(), caller, Clock::new(), store.token_revocations());
+            let lease = AccessLease::new(watch, SandboxAccess::Read);
+            lease.take(&record).expect("it is shared");
+            let mut body = lease.bind(Response::new(Body::new(Announced { frames }))).into_body();
+            assert_eq!(body.size_hint().exact(), Some(10));
+            if frames > 0 {
+                body.frame().await.expect("a frame").expect("shared");
+            }
+            store.remove_shares(change(), None).await.expect("unshared");
+            let cut = body.frame().await.expect("not the end").expect_err("not shared any more");
+            assert!(cut.to_string().contains("no longer shared"), "{cut}");
+        }
     }
 }

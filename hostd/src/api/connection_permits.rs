@@ -230,6 +230,7 @@ mod tests {
             scope: TokenScope::Run,
             operator,
             via: String::new(),
+            expires_ms: None,
         };
         let begin = |who: &Identity| {
             let request = permit.begin_multiplexed();

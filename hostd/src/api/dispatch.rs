@@ -2,7 +2,7 @@
 
 use super::{
     Api,
-    access_lease::AccessLease,
+    access_lease::{AccessLease, lease_error},
     audit_writer::AuditedRequest,
     authenticate,
     call::{Call, TakeOnce},
@@ -25,6 +25,7 @@ use axum::{
 use bytes::Bytes;
 use hostd_core::Identity;
 use hostd_net::backpressure::SourceWindow;
+use hostd_store::access_watch::AccessWatch;
 use hyper::{
     HeaderMap, Uri,
     header::{CONNECTION, HOST, HeaderValue},
@@ -132,11 +133,12 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
         || AuditedRequest { request_id: String::new(), method: route.method.clone(), path: String::new() };
     let subject = request.extensions_mut().remove::<AuditedRequest>().unwrap_or_else(fallback);
     let (matched, older) = (MatchedRoute(route.path), route.older);
-    let revocations = api.revocations.subscribe();
+    let revocations = api.store.token_revocations();
     let mut response = match authorize(&api, &route, &params, RequestHead::of(&request)).await {
         Ok(caller) => {
             let required = route.required.on_sandbox();
-            let lease = AccessLease::new(api.store.clone(), caller.clone(), required, revocations);
+            let watch = AccessWatch::new(api.store.clone(), caller.clone(), api.clock, revocations);
+            let lease = AccessLease::new(watch, required);
             let bound = lease.clone();
             let this = AuthorizedRequest { api, route, caller, lease, subject };
             bound.bind(handle(this, params, request).await)
@@ -237,7 +239,7 @@ async fn handle(this: AuthorizedRequest, params: Params, request: Request) -> Re
                 done.unwrap_or_else(|panic| error_response(CallError::internal(&panic), &subject, older))
             }
             // The task goes on and is audited; only its response is withheld.
-            end = lease.ended_on_sandbox() => error_response(end.error(), &subject, older),
+            end = lease.ended_on_sandbox() => error_response(lease_error(end), &subject, older),
         };
     }
     // Reads and streams end with their caller, and with its access.
@@ -245,7 +247,7 @@ async fn handle(this: AuthorizedRequest, params: Params, request: Request) -> Re
         biased;
         answer = until_shutdown(&this.api.closing, (this.route.handler)(call)) => answer,
         // As safe as a caller that disconnects.
-        end = this.lease.ended() => Err(end.error()),
+        end = this.lease.ended() => Err(lease_error(end)),
     };
     this.finish(answer).await
 }

@@ -19,7 +19,7 @@ use hostd_models::{Models, gateway::Gateway};
 use hostd_net::{keyed_locks::KeyedLocks, tls::Tls};
 use hostd_store::{Clock, Secrets, Store, disk_space::DiskSpace};
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
-use tokio::{sync::watch, time::timeout};
+use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
@@ -95,8 +95,6 @@ pub struct Api {
     pub(super) warm_agents: WarmAgents,
     pub(super) files: FilesBackend,
     pub(super) file_watches: FileWatches,
-    /// Counts revoked tokens, whose streams end.
-    pub(super) revocations: watch::Sender<u64>,
     /// Tasks that outlive their requests.
     pub(super) work: TaskTracker,
     /// Cancelled when hostd begins to shut down: streams end.
@@ -150,7 +148,6 @@ impl Api {
             warm_agents,
             files,
             file_watches,
-            revocations: watch::Sender::default(),
             work,
             closing,
         })

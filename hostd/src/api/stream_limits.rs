@@ -77,7 +77,14 @@ mod tests {
     fn caller(principal: &str) -> Identity {
         let label = |text| Label::parse(text).expect("a label");
         let (tenant, principal) = (label("acme"), label(principal));
-        Identity { tenant, principal, scope: TokenScope::Read, operator: false, via: String::new() }
+        Identity {
+            tenant,
+            principal,
+            scope: TokenScope::Read,
+            operator: false,
+            via: String::new(),
+            expires_ms: None,
+        }
     }
 
     #[test]

@@ -9,7 +9,6 @@
 //! dead one is found by its silence.
 
 use super::{
-    access_lease::LeaseEnd,
     limits,
     terminal_frames::TerminalFrames,
     websocket::{self, Goodbye, SocketSizes},
@@ -17,6 +16,7 @@ use super::{
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use hostd_net::backpressure::CHUNK_BYTES;
+use hostd_store::access_watch::AccessEnd;
 use protocol::{
     TtySize,
     api::{TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText},
@@ -50,7 +50,7 @@ pub enum SocketEnd {
     /// runtimed has no more output, and the exit of the exec is not known.
     ExitUnknown,
     /// The caller lost its access to the sandbox.
-    AccessEnded(LeaseEnd),
+    AccessEnded(AccessEnd),
     ShuttingDown,
 }
 

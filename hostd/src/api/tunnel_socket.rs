@@ -9,7 +9,7 @@
 //! the app, an app that does not read holds up the client, and neither holds up the other direction.
 
 use super::{
-    access_lease::{AccessLease, LeaseEnd},
+    access_lease::AccessLease,
     limits,
     websocket::{self, Goodbye, SocketSizes},
 };
@@ -18,6 +18,7 @@ use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use hostd_drivers::Stream as AppStream;
 use hostd_edge::{AppActivity, Waker, limits::HALF_CLOSED_MAX};
 use hostd_net::backpressure::{CHUNK_BYTES, read_chunk};
+use hostd_store::access_watch::AccessEnd;
 use hyper_util::rt::TokioIo;
 use protocol::api::TUNNEL_MESSAGE_MAX_BYTES;
 use std::{future::pending, sync::Arc, time::Duration};
@@ -58,7 +59,7 @@ enum TunnelEnd {
     /// The client sent text, or bytes after its end.
     InvalidMessage,
     /// The caller lost its access to the sandbox.
-    AccessEnded(LeaseEnd),
+    AccessEnded(AccessEnd),
     ShuttingDown,
 }
 

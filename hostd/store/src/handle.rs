@@ -91,6 +91,8 @@ struct StoreInner {
     head: watch::Receiver<u64>,
     feed: Feed,
     shares: ShareIndex,
+    /// Counts revocations of tokens.
+    token_revocations: Arc<watch::Sender<u64>>,
     metrics: StoreMetrics,
     /// The path of the WAL.
     wal: PathBuf,
@@ -157,6 +159,7 @@ impl Store {
             head,
             feed,
             shares,
+            token_revocations: Arc::default(),
             metrics,
             wal: wal_path,
             secrets_overwritten,
@@ -251,6 +254,15 @@ impl Store {
     /// Shares of all sandboxes, in memory.
     pub fn shares(&self) -> &ShareIndex {
         &self.inner.shares
+    }
+
+    /// Watches for revoked tokens: when the number grows, a token may have been revoked.
+    pub fn token_revocations(&self) -> watch::Receiver<u64> {
+        self.inner.token_revocations.subscribe()
+    }
+
+    pub(super) fn token_revocations_sender(&self) -> Arc<watch::Sender<u64>> {
+        self.inner.token_revocations.clone()
     }
 
     pub(super) async fn write<T, F>(&self, name: &'static str, work: F) -> Result<T>

@@ -14,6 +14,7 @@
 // A new variant of an enum must break every match that does not deal with it.
 #![warn(clippy::wildcard_enum_match_arm)]
 
+pub mod access_watch;
 mod attempts;
 mod audits;
 mod clock;

@@ -28,6 +28,7 @@ pub async fn authenticate(
         scope: record.scope,
         operator: false,
         via: record.id,
+        expires_ms: record.expires_ms,
     }))
 }
 
@@ -40,6 +41,7 @@ pub fn operator(via: String) -> Identity {
         scope: TokenScope::Admin,
         operator: true,
         via,
+        expires_ms: None,
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     records::TokenRecord,
 };
 use protocol::api::Label;
-use rusqlite::{Row, params};
+use rusqlite::{Connection, Row, params};
 
 impl Store {
     pub async fn insert_token(&self, token: TokenRecord, hash: [u8; 32]) -> Result<()> {
@@ -48,14 +48,15 @@ impl Store {
         self.read(move |conn| one(conn, "SELECT * FROM tokens WHERE id = ?", params![id], parse)).await
     }
 
-    /// Revokes a token; returns whether there was one to revoke.
+    /// Revokes a token, and tells those who watch; returns whether there was one to revoke.
     pub async fn revoke_token(&self, id: &str, now_ms: u64) -> Result<bool> {
-        let id = id.to_owned();
-        self.write("revoke_token", move |conn| {
+        let (id, revocations) = (id.to_owned(), self.token_revocations_sender());
+        let work = move |conn: &Connection| {
             let sql = "UPDATE tokens SET revoked_ms = ?2 WHERE id = ?1 AND revoked_ms IS NULL";
             Ok(change(conn, sql, params![id, int(now_ms)], "revoke a token")? > 0)
-        })
-        .await
+        };
+        let committed = move |_: &bool| revocations.send_modify(|count| *count += 1);
+        self.write_then("revoke_token", work, committed).await
     }
 
     /// Returns tokens newest first; `after` is the id of the last one of the previous page.

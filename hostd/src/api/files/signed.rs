@@ -49,6 +49,7 @@ pub async fn authenticate(
         scope: TokenScope::Read,
         operator: false,
         via: format!("file-link:{id}"),
+        expires_ms: None,
     })
 }
 

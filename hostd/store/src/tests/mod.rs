@@ -1,5 +1,6 @@
 //! Tests of the store on real files.
 
+mod access_watch;
 mod api_rows;
 mod attempts;
 mod crash;
