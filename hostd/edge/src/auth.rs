@@ -6,6 +6,8 @@
 //!  X-Slipway-Token     ──▶ admitted: a pass, or a token of the API that may drive the sandbox
 //! ```
 //!
+//! What a token opened ends when the token is revoked or expires, and when the sandbox is not shared any more.
+//!
 //! **Invariant:** no pass and no token of the API reaches an app: neither in the address, nor in a cookie, nor
 //! in any other header or trailer. Bodies are not touched.
 
@@ -19,18 +21,26 @@ use hostd_core::{
     StrippedUrl, bearer, edge::strip_dangerous_headers, is_well_formed_token, limits, make_cookies_host_only,
     pass_cookie, pass_cookies, strip_pass_cookies, strip_passes, token_hash,
 };
-use hostd_store::{Clock, StoreError, token_auth};
+use hostd_store::{
+    Clock, StoreError,
+    access_watch::{AccessEnd, AccessWatch},
+    token_auth,
+};
 use hyper::{
     HeaderMap, Method,
     header::{AUTHORIZATION, COOKIE, HeaderValue, ORIGIN, UPGRADE},
     http::request::Parts,
 };
 use protocol::api::{Owner, SandboxId};
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
+use tokio::sync::watch;
 
 const TOKEN: &str = "x-slipway-token";
 const SANDBOX: &str = "x-sandbox-id";
 const PORT: &str = "x-sandbox-port";
+
+/// Completes when the access is taken away that a request was admitted by: what it opened ends.
+pub type AccessEnded = Pin<Box<dyn Future<Output = AccessEnd> + Send>>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthDecision {
@@ -44,6 +54,13 @@ pub enum AuthDecision {
         cookie: Option<HeaderValue>,
     },
     Denied(AccessDenied),
+}
+
+/// What opens a preview.
+enum Credential {
+    Pass(PreviewPass),
+    /// A token of the API, and when what it opens ends.
+    Token(Option<AccessEnded>),
 }
 
 /// Why a visitor may not see a preview. Ordered: of several reasons the greatest is reported, which says
@@ -132,35 +149,41 @@ impl PreviewAuth {
         !self.scanner.finds_in(parts.uri.path().as_bytes())
     }
 
-    /// Decides whether this request may see a preview. One to a public preview without credentials costs
-    /// nothing.
+    /// Decides whether this request may see a preview, and until when if it is private and a token opened it. One to
+    /// a public preview without credentials costs nothing.
     pub async fn admit(
         &self,
         at: &Preview,
         private: bool,
         parts: &Parts,
-    ) -> Result<AuthDecision, StoreError> {
+    ) -> Result<(AuthDecision, Option<AccessEnded>), StoreError> {
         let stripped = strip_passes(parts.uri.path(), parts.uri.query());
         if stripped.is_some() && !is_page_load(parts) {
-            return Ok(AuthDecision::Denied(AccessDenied::UseHeader));
+            return Ok((AuthDecision::Denied(AccessDenied::UseHeader), None));
         }
         let checked = match parts.headers.get(TOKEN) {
             Some(token) => self.check_header(at, token).await?,
-            None => self.check_cookie(at, parts).await?.map(Some),
+            None => self.check_cookie(at, parts).await?.map(Credential::Pass),
         };
         if let Some(stripped) = stripped {
-            return self.redirect_without_pass(at, private, &stripped, checked).await;
+            return Ok((self.redirect_without_pass(at, private, &stripped, checked).await?, None));
         }
         Ok(match checked {
-            Ok(_) => AuthDecision::Admitted { trusted: true },
-            Err(_) if !private => AuthDecision::Admitted { trusted: false },
-            Err(denied) => AuthDecision::Denied(denied),
+            Ok(Credential::Token(ended)) if private => (AuthDecision::Admitted { trusted: true }, ended),
+            Ok(Credential::Pass(_) | Credential::Token(_)) => {
+                (AuthDecision::Admitted { trusted: true }, None)
+            }
+            Err(_) if !private => (AuthDecision::Admitted { trusted: false }, None),
+            Err(denied) => (AuthDecision::Denied(denied), None),
         })
     }
 
     /// Returns the sandbox and port that headers name, if they do; they need a token of the API that may
-    /// write, of a caller that may see the sandbox.
-    pub async fn preview_from_headers(&self, parts: &Parts) -> Result<Option<Preview>, HeaderAuthError> {
+    /// write, of a caller that may see the sandbox, and are good as long as both is so.
+    pub async fn preview_from_headers(
+        &self,
+        parts: &Parts,
+    ) -> Result<Option<(Preview, Option<AccessEnded>)>, HeaderAuthError> {
         let headers = &parts.headers;
         if !headers.contains_key(SANDBOX) {
             return Ok(None);
@@ -173,7 +196,7 @@ impl PreviewAuth {
             None => headers.get(AUTHORIZATION).and_then(bearer),
         };
         let token = token.ok_or(HeaderAuthError::Unauthorized)?;
-        let now_ms = self.clock.now_ms();
+        let (now_ms, revocations) = (self.clock.now_ms(), self.links.store().token_revocations());
         let identity = token_auth::authenticate(self.links.store(), &self.admin_hash, token, now_ms).await?;
         let identity = identity.ok_or(HeaderAuthError::Unauthorized)?;
         let id = one(headers, SANDBOX).ok_or(HeaderAuthError::Malformed("X-Sandbox-Id"))?;
@@ -183,7 +206,9 @@ impl PreviewAuth {
         let owner = self.links.store().owner_of(&sandbox).await?;
         match owner {
             Some(owner) if !self.can_see(&identity, &sandbox, &owner) => Err(HeaderAuthError::NotFound),
-            Some(_) if identity.allows(Access::Write) => Ok(Some(preview)),
+            Some(owner) if identity.allows(Access::Write) => {
+                Ok(Some((preview, self.access_ended(identity, sandbox, owner, revocations))))
+            }
             Some(_) => Err(HeaderAuthError::Forbidden),
             None => Err(HeaderAuthError::NotFound),
         }
@@ -194,6 +219,22 @@ impl PreviewAuth {
         identity.access_to(owner, &self.links.store().shares().of(sandbox)).is_some()
     }
 
+    /// The end of what a token opens; `None` for the operator, whose access never ends. `revocations` is from before
+    /// the token was checked.
+    fn access_ended(
+        &self,
+        identity: Identity,
+        sandbox: SandboxId,
+        owner: Owner,
+        revocations: watch::Receiver<u64>,
+    ) -> Option<AccessEnded> {
+        if identity.operator {
+            return None;
+        }
+        let watch = AccessWatch::new(self.links.store().clone(), identity, self.clock, revocations);
+        Some(Box::pin(async move { watch.ended(|| watch.access_to(&sandbox, &owner).is_none()).await }))
+    }
+
     /// Redirects to the address without its pass. A visitor with a valid cookie keeps it, whatever pass the
     /// address has.
     async fn redirect_without_pass(
@@ -201,12 +242,12 @@ impl PreviewAuth {
         at: &Preview,
         private: bool,
         stripped: &StrippedUrl<'_>,
-        checked: Result<Option<PreviewPass>, AccessDenied>,
+        checked: Result<Credential, AccessDenied>,
     ) -> Result<AuthDecision, StoreError> {
         let texts = stripped.passes.iter().map(|text| text.as_bytes());
         let pass = match (self.first_valid(at, PassPurpose::Link, texts).await?, checked) {
-            (Ok(pass), _) | (Err(_), Ok(Some(pass))) => Some(pass),
-            (Err(_), Ok(None)) => None,
+            (Ok(pass), _) | (Err(_), Ok(Credential::Pass(pass))) => Some(pass),
+            (Err(_), Ok(Credential::Token(_))) => None,
             (Err(denied), Err(other)) if private => return Ok(AuthDecision::Denied(denied.max(other))),
             (Err(_), Err(_)) => None,
         };
@@ -219,27 +260,30 @@ impl PreviewAuth {
         pass_cookie(self.previews.scheme, &self.links.pass_text(pass, PassPurpose::Cookie), good_for_s)
     }
 
-    /// Checks a pass, or a token of the API, which opens a preview as well (`None`: there is no pass to
-    /// keep).
+    /// Checks a pass, or a token of the API, which opens a preview as well.
     async fn check_header(
         &self,
         at: &Preview,
         value: &HeaderValue,
-    ) -> Result<Result<Option<PreviewPass>, AccessDenied>, StoreError> {
+    ) -> Result<Result<Credential, AccessDenied>, StoreError> {
         if value.as_bytes().starts_with(PASS_PREFIX.as_bytes()) {
             let texts = std::iter::once(value.as_bytes());
-            return Ok(self.first_valid(at, PassPurpose::Link, texts).await?.map(Some));
+            return Ok(self.first_valid(at, PassPurpose::Link, texts).await?.map(Credential::Pass));
         }
         let Some(token) = value.to_str().ok().filter(|token| is_well_formed_token(token)) else {
             return Ok(Err(AccessDenied::InvalidPass));
         };
         let (store, now_ms) = (self.links.store(), self.clock.now_ms());
+        let revocations = store.token_revocations();
         let Some(identity) = token_auth::authenticate(store, &self.admin_hash, token, now_ms).await? else {
             return Ok(Err(AccessDenied::InvalidPass));
         };
-        let owner = store.owner_of(&at.sandbox).await?;
-        let may_open = |owner| self.can_see(&identity, &at.sandbox, &owner) && identity.allows(Access::Write);
-        Ok(if owner.is_some_and(may_open) { Ok(None) } else { Err(AccessDenied::OtherPreview) })
+        let may_open =
+            |owner: &Owner| self.can_see(&identity, &at.sandbox, owner) && identity.allows(Access::Write);
+        let Some(owner) = store.owner_of(&at.sandbox).await?.filter(may_open) else {
+            return Ok(Err(AccessDenied::OtherPreview));
+        };
+        Ok(Ok(Credential::Token(self.access_ended(identity, at.sandbox, owner, revocations))))
     }
 
     async fn check_cookie(

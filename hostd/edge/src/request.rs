@@ -2,7 +2,10 @@
 //! forwarded when the sandbox is awake, else answered with an error page.
 
 use super::{
-    auth::{AuthDecision, HeaderAuthError, may_carry_credentials, redirect, sanitize_response},
+    auth::{
+        AccessDenied, AccessEnded, AuthDecision, HeaderAuthError, may_carry_credentials, redirect,
+        sanitize_response,
+    },
     error_page::{Format, Refusal, Unserved, Visitor, WAKE_PATH, wait_mode},
     forward::{Destination, ForwardError, Forwarded, forward},
     limits,
@@ -110,10 +113,10 @@ fn method_not_forwarded() -> ErrorPage {
 async fn route(client: &ClientConnection, authority: &str, mut parts: Parts, body: Incoming) -> Handled {
     let edge = &client.edge;
     let format = Format::of(&parts.method, &parts.headers);
-    let (preview, named) = match edge.previews.parse(authority) {
-        Some(preview) => (preview, Some(authority)),
+    let (preview, named, ended) = match edge.previews.parse(authority) {
+        Some(preview) => (preview, Some(authority), None),
         None => match Box::pin(edge.auth.preview_from_headers(&parts)).await {
-            Ok(Some(preview)) => (preview, None),
+            Ok(Some((preview, ended))) => (preview, None, ended),
             Ok(None) => return Ok(edge.refuse(format, Refusal::NoPreview)),
             Err(denied) => return Ok(edge.respond(format, &denied.error_page())),
         },
@@ -123,10 +126,10 @@ async fn route(client: &ClientConnection, authority: &str, mut parts: Parts, bod
         let visitor = Visitor { preview, format, trusted: edge.is_trusted(has_token) };
         return Ok(Box::pin(edge.absent_response(&visitor, has_token)).await);
     };
-    let has_pass = match named {
-        None => true,
+    let (has_pass, ended) = match named {
+        None => (true, ended),
         Some(_) => match authorize(edge, &target, preview, &parts).await {
-            Ok(has_pass) => has_pass,
+            Ok(admitted) => admitted,
             Err(response) => return Ok(*response),
         },
     };
@@ -145,27 +148,27 @@ async fn route(client: &ClientConnection, authority: &str, mut parts: Parts, bod
     if parts.uri.path() == WAKE_PATH {
         return Ok(edge.progress_response(visitor, target, visit, wait_mode(parts.uri.query())));
     }
-    serve(client, AuthorizedRequest { visitor, target, visit, named, parts, body }).await
+    serve(client, AuthorizedRequest { visitor, target, visit, ended, named, parts, body }).await
 }
 
-/// Returns whether the visitor has a pass; the response for one that may not see the preview.
+/// Returns whether the visitor has a pass, and when its access ends; the response for one that may not see the preview.
 async fn authorize(
     edge: &Edge,
     target: &PreviewTarget,
     preview: Preview,
     parts: &Parts,
-) -> Result<bool, Box<Response<ResponseBody>>> {
+) -> Result<(bool, Option<AccessEnded>), Box<Response<ResponseBody>>> {
     let format = Format::of(&parts.method, &parts.headers);
     let private = edge.is_private(&target.record());
     if !private && !may_carry_credentials(parts) {
-        return Ok(false);
+        return Ok((false, None));
     }
     let response = match Box::pin(edge.auth.admit(&preview, private, parts)).await {
-        Ok(AuthDecision::Admitted { trusted }) => return Ok(trusted),
-        Ok(AuthDecision::Redirect { location, cookie }) => {
+        Ok((AuthDecision::Admitted { trusted }, ended)) => return Ok((trusted, ended)),
+        Ok((AuthDecision::Redirect { location, cookie }, _)) => {
             redirect(&location, cookie).map(|()| ResponseBody::empty())
         }
-        Ok(AuthDecision::Denied(denied)) => edge.respond(format, &denied.error_page()),
+        Ok((AuthDecision::Denied(denied), _)) => edge.respond(format, &denied.error_page()),
         Err(error) => {
             error!(%error, "failed to look up a preview link");
             edge.respond(format, &HeaderAuthError::Store(error).error_page())
@@ -178,6 +181,8 @@ struct AuthorizedRequest<'a> {
     visitor: Visitor,
     target: Arc<PreviewTarget>,
     visit: RequestPermit,
+    /// Set where a token admitted the request.
+    ended: Option<AccessEnded>,
     /// The hostname in the request; absent where headers name the sandbox.
     named: Option<&'a str>,
     parts: Parts,
@@ -185,7 +190,7 @@ struct AuthorizedRequest<'a> {
 }
 
 async fn serve(client: &ClientConnection, request: AuthorizedRequest<'_>) -> Handled {
-    let AuthorizedRequest { visitor, target, visit, named, mut parts, body } = request;
+    let AuthorizedRequest { visitor, target, visit, mut ended, named, mut parts, body } = request;
     let (edge, preview) = (&client.edge, visitor.preview);
     let traits = RequestTraits::of(&parts);
     let is_upgrade = traits.kind == RequestKind::Upgrade;
@@ -202,7 +207,16 @@ async fn serve(client: &ClientConnection, request: AuthorizedRequest<'_>) -> Han
         false => RequestBody::new(body, target.traffic.stream(), edge.auth.scanner(), client.window.clone()),
     };
     let destination = Destination { target, port: preview.port, traits };
-    let forwarded = forward_when_awake(edge, preview, &destination, Request::from_parts(parts, body)).await;
+    let forwarding = forward_when_awake(edge, preview, &destination, Request::from_parts(parts, body));
+    let forwarded = match &mut ended {
+        None => forwarding.await,
+        Some(ended) => tokio::select! {
+            biased;
+            forwarded = forwarding => forwarded,
+            // As safe as a browser that disconnects.
+            _ = ended => return Ok(edge.respond(visitor.format, &AccessDenied::Revoked.error_page())),
+        },
+    };
     let Destination { target, port, traits } = destination;
     // The lease is held until the stream of the response counts: the actor sees one of them.
     let (forwarded, timing) = match forwarded {
@@ -216,14 +230,14 @@ async fn serve(client: &ClientConnection, request: AuthorizedRequest<'_>) -> Han
     let (connection, response) = match forwarded {
         Forwarded::Response(connection, response) => (connection, response),
         Forwarded::NonHttp(connection) => {
-            client.hand_over(AppEnd::new(connection, visit));
+            client.hand_over(AppEnd::new(connection, visit, ended));
             return Err(HandedOver);
         }
     };
     let (mut head, incoming) = response.into_parts();
     if is_upgrade && head.status == StatusCode::SWITCHING_PROTOCOLS {
         edge.metrics.upgrades.inc();
-        client.hand_over(AppEnd::new(Box::pin(connection.into_upgraded()).await, visit));
+        client.hand_over(AppEnd::new(Box::pin(connection.into_upgraded()).await, visit, ended));
         strip_hop_by_hop(&mut head.headers, true);
         sanitize_response(&mut head.headers);
         return Ok(Response::from_parts(head, ResponseBody::empty()));
@@ -236,7 +250,7 @@ async fn serve(client: &ClientConnection, request: AuthorizedRequest<'_>) -> Han
         head.headers.append(SERVER_TIMING, timing);
     }
     let body = AppBody::new(incoming, connection, port, visit, edge.waker.clone());
-    Ok(Response::from_parts(head, ResponseBody::App(body)))
+    Ok(Response::from_parts(head, ResponseBody::App(body.until(ended))))
 }
 
 /// Forwards a request when the app can take it; until then it is held as it is.

@@ -1,6 +1,6 @@
 //! Bodies of responses: error pages, the events of a page that waits, and what apps send.
 
-use super::wake::thaw_same_epoch;
+use super::{auth::AccessEnded, wake::thaw_same_epoch};
 use crate::{preview_target::RequestPermit, traffic, upstream::UpstreamConnection, waker::Waker};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
@@ -80,6 +80,8 @@ pub struct AppBody {
     waker: Arc<dyn Waker>,
     /// Runs while a frozen sandbox is thawed for the rest of the body.
     thawing: Option<Thawing>,
+    /// Set where a token opened the response.
+    ended: Option<AccessEnded>,
 }
 
 type Thawing = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
@@ -94,14 +96,27 @@ impl AppBody {
     ) -> Self {
         let (traffic, epoch) = (visit.target().traffic.stream(), connection.epoch);
         let connection = Some(connection);
-        let mut body = Self { incoming, connection, epoch, port, traffic, visit, waker, thawing: None };
+        let mut body =
+            Self { incoming, connection, epoch, port, traffic, visit, waker, thawing: None, ended: None };
         if body.incoming.is_end_stream() {
             body.return_to_pool(&mut Context::from_waker(std::task::Waker::noop()));
         }
         body
     }
 
+    /// Aborts the body when the access ends: its reader must not take a part for the whole.
+    pub fn until(self, ended: Option<AccessEnded>) -> Self {
+        Self { ended, ..self }
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if let Some(ended) = &mut self.ended
+            && let Poll::Ready(end) = ended.as_mut().poll(cx)
+        {
+            // Polled again, it would panic.
+            self.ended = None;
+            return Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::PermissionDenied, end.reason()))));
+        }
         // Takes a frame that was read already; else drives the connection and looks again.
         let mut next = Pin::new(&mut self.incoming).poll_frame(cx);
         if next.is_pending()

@@ -1,7 +1,7 @@
 //! Copies bytes both ways on an upgraded connection, whatever they mean. A buffer exists only while it has
 //! content, so a silent connection costs its two sockets and little else.
 
-use super::{limits::HALF_CLOSED_MAX, wake::thaw_same_epoch};
+use super::{auth::AccessEnded, limits::HALF_CLOSED_MAX, wake::thaw_same_epoch};
 use crate::{
     preview_target::RequestPermit, traffic::PreviewStream, upstream::UpgradedConnection, waker::Waker,
 };
@@ -21,21 +21,36 @@ pub struct AppEnd {
     connection: UpgradedConnection,
     traffic: PreviewStream,
     visit: RequestPermit,
+    /// Set where a token opened the connection.
+    ended: Option<AccessEnded>,
 }
 
 impl AppEnd {
     /// Counts as an open stream from here on.
-    pub fn new(connection: UpgradedConnection, visit: RequestPermit) -> Self {
-        Self { connection, traffic: visit.target().traffic.stream(), visit }
+    pub fn new(connection: UpgradedConnection, visit: RequestPermit, ended: Option<AccessEnded>) -> Self {
+        Self { connection, traffic: visit.target().traffic.stream(), visit, ended }
+    }
+}
+
+/// Copies until the connection or the access to the sandbox ends. When the latter does, both ends see the connection
+/// closed.
+pub async fn splice<T>(browser: T, sent: Bytes, mut app: AppEnd, waker: &dyn Waker) -> io::Result<()>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let Some(ended) = app.ended.take() else { return copy(browser, sent, app, waker).await };
+    tokio::select! {
+        copied = copy(browser, sent, app, waker) => copied,
+        _ = ended => Ok(()),
     }
 }
 
 /// Copies until both directions have ended, or one end is gone. `sent` was read from the browser already.
-pub async fn splice<T>(browser: T, sent: Bytes, app: AppEnd, waker: &dyn Waker) -> io::Result<()>
+async fn copy<T>(browser: T, sent: Bytes, app: AppEnd, waker: &dyn Waker) -> io::Result<()>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let AppEnd { connection, mut traffic, visit } = app;
+    let AppEnd { connection, mut traffic, visit, ended: _ } = app;
     let UpgradedConnection { stream, read_ahead, epoch, permit: _permit } = connection;
     let target = visit.target();
     let (mut from_browser, mut to_browser) = split(browser);

@@ -14,7 +14,12 @@ use std::convert::Infallible;
 use tests::host::{Feed, Ran, TerminalViewer, ViewerMessage, shell};
 use tests::sandbox::PATIENCE;
 use tests::{Caller, Hostd};
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinHandle,
+    time::timeout,
+};
 
 /// The close code of a policy.
 const POLICY: u16 = 1008;
@@ -351,6 +356,99 @@ async fn a_private_preview_opens_for_a_token_of_a_grantee() -> Result<()> {
     team.unshare().await?;
     ensure!(open(&team.bob).await? == 403);
     Ok(())
+}
+
+/// An app whose responses and upgraded connections never end by themselves.
+const ENDLESS_APP: &str = r#"
+import http.server, time
+class Endless(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        upgrade = self.headers.get("Upgrade")
+        self.send_response(101 if upgrade else 200)
+        if upgrade:
+            self.send_header("Connection", "Upgrade")
+            self.send_header("Upgrade", upgrade)
+        self.end_headers()
+        while True:
+            self.wfile.write(b"tick\n")
+            time.sleep(0.05)
+http.server.ThreadingHTTPServer(("127.0.0.1", 3000), Endless).serve_forever()
+"#;
+
+/// The streams of a caller through a private preview: a response, and an upgraded connection.
+struct PreviewStreams {
+    response: Incoming,
+    upgraded: TcpStream,
+}
+
+impl PreviewStreams {
+    async fn open(view: &Value, caller: &Caller) -> Result<Self> {
+        let url = view["previews"]["3000"].as_str().context("a preview")?;
+        let host = url.strip_prefix("http://").context("http")?.trim_end_matches('/');
+        let address = format!("127.0.0.1:{}", host.rsplit_once(':').context("a port")?.1);
+        let token = caller.token().context("a token")?;
+        let request = Request::get("/").header("host", host).header("x-slipway-token", token);
+        let preview = Caller::tcp(&format!("http://{address}"), None);
+        let response = preview.open(request.body(Empty::<Bytes>::new())?).await?;
+        ensure!(response.status() == 200, "{}", response.status());
+        let mut response = response.into_body();
+        timeout(PATIENCE, response.frame()).await.context("nothing comes")?.context("ended")??;
+        let mut upgraded = TcpStream::connect(address).await?;
+        let head = format!(
+            "GET / HTTP/1.1\r\nHost: {host}\r\nX-Slipway-Token: {token}\r\nConnection: Upgrade\r\nUpgrade: ticks\r\n\r\n"
+        );
+        upgraded.write_all(head.as_bytes()).await?;
+        let (mut seen, mut piece) = (Vec::new(), [0; 1024]);
+        while !seen.ends_with(b"tick\n") {
+            let read = timeout(PATIENCE, upgraded.read(&mut piece)).await.context("nothing comes")??;
+            ensure!(read > 0, "closed: {}", String::from_utf8_lossy(&seen));
+            seen.extend_from_slice(&piece[..read]);
+        }
+        // The app speaks HTTP/1.0.
+        ensure!(seen[8..].starts_with(b" 101 "), "{}", String::from_utf8_lossy(&seen));
+        Ok(Self { response, upgraded })
+    }
+
+    async fn ended(mut self) -> Result<()> {
+        ended(self.response).await.context("the response")?;
+        let mut rest = Vec::new();
+        // Reset, or closed.
+        let closed = timeout(PATIENCE, self.upgraded.read_to_end(&mut rest)).await;
+        closed.map(drop).context("the upgraded connection goes on")
+    }
+
+    async fn goes_on(&mut self) -> Result<()> {
+        timeout(PATIENCE, self.response.frame()).await?.context("the response ended")??;
+        let read = timeout(PATIENCE, self.upgraded.read(&mut [0; 1024])).await??;
+        ensure!(read > 0, "the upgraded connection was closed");
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn streams_of_a_private_preview_end_with_the_share_and_the_token() -> Result<()> {
+    let command = format!("exec python3 -u -c '{ENDLESS_APP}'");
+    let services = json!([{"name": "web", "command": command, "port": 3000}]);
+    let team = Team::new(&json!({"ports": [3000], "services": services, "visibility": "private"})).await?;
+    let (view, operator) = (team.ann.sandbox(&team.id).await?, team.hostd.operator()?);
+    team.share("run").await?;
+    let mut hers = PreviewStreams::open(&view, &team.ann).await?;
+    let his = PreviewStreams::open(&view, &team.bob).await?;
+    team.unshare().await?;
+    his.ended().await.context("unshared")?;
+    hers.goes_on().await?;
+    for ttl in [None, Some("8s")] {
+        let spec = json!({"tenant": "a", "principal": "ann", "ttl": ttl});
+        let created: Value = operator.post("/v1/tokens", &spec).await?.expect(201)?;
+        let brief =
+            PreviewStreams::open(&view, &Caller::tcp(team.hostd.url(), created["token"].as_str())).await?;
+        if ttl.is_none() {
+            let token = created["id"].as_str().context("an id")?;
+            ensure!(operator.delete(&format!("/v1/tokens/{token}")).await?.status == 204);
+        }
+        brief.ended().await.with_context(|| format!("ttl {ttl:?}"))?;
+    }
+    hers.goes_on().await
 }
 
 #[tokio::test]

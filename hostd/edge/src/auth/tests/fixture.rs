@@ -75,11 +75,11 @@ impl AuthFixture {
     }
 
     pub async fn private(&self, at: Preview, request: Request<()>) -> AuthDecision {
-        self.auth.admit(&at, true, &request.into_parts().0).await.unwrap()
+        self.auth.admit(&at, true, &request.into_parts().0).await.unwrap().0
     }
 
     pub async fn public(&self, at: Preview, request: Request<()>) -> AuthDecision {
-        self.auth.admit(&at, false, &request.into_parts().0).await.unwrap()
+        self.auth.admit(&at, false, &request.into_parts().0).await.unwrap().0
     }
 
     pub fn cookie(&self, pass: &PreviewPass) -> String {

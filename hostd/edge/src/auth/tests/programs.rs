@@ -5,8 +5,10 @@ use super::{
     TRUSTED,
     fixture::{ADMIN, AuthFixture, get, preview},
 };
-use hostd_core::Scheme;
-use protocol::api::TokenScope;
+use futures_util::FutureExt;
+use hostd_core::{Grantee, Scheme, Share};
+use hostd_store::{ShareChange, access_watch::AccessEnd};
+use protocol::api::{ShareAccess, TokenScope};
 
 #[tokio::test]
 async fn a_token_of_the_api_opens_what_it_may_drive() {
@@ -72,8 +74,8 @@ async fn a_program_names_a_sandbox_by_headers_with_a_token() {
     for (parts, expected) in table {
         let found = match fixture.auth.preview_from_headers(&parts).await {
             Ok(None) => "none".to_owned(),
-            Ok(Some(preview)) if preview == here => "here".to_owned(),
-            Ok(Some(preview)) => format!("{preview:?}"),
+            Ok(Some((preview, _))) if preview == here => "here".to_owned(),
+            Ok(Some((preview, _))) => format!("{preview:?}"),
             Err(denied) => format!("{denied:?}"),
         };
         assert_eq!(found, expected, "{parts:?}");
@@ -81,6 +83,43 @@ async fn a_program_names_a_sandbox_by_headers_with_a_token() {
     let pass = fixture.text(&fixture.link(here, 60_000).await);
     let by_pass = fixture.auth.preview_from_headers(&named(&id, "3000", TOKEN, &pass)).await;
     assert!(matches!(by_pass, Err(HeaderAuthError::Unauthorized)), "a pass is for its hostname");
+}
+
+#[tokio::test]
+async fn what_a_token_opens_ends_with_the_share_or_the_token() {
+    let fixture = AuthFixture::new(Scheme::Http).await;
+    let (here, store) = (preview(1, 3000), &fixture.store);
+    let change = || ShareChange { sandbox: here.sandbox, by: "ann".to_owned(), now_ms: 1 };
+    let share = Share { grantee: Grantee::Tenant, access: ShareAccess::Read };
+    store.put_share(change(), share).await.unwrap();
+    for (name, principal) in [("own", "ann"), ("shared", "bob"), ("revoked", "bob")] {
+        fixture.token(name, principal, TokenScope::Run).await;
+    }
+    let pass = fixture.text(&fixture.link(here, 60_000).await);
+    let ended = async |private, token: &str| {
+        let parts = get("/", &[(TOKEN, token)]).into_parts().0;
+        let (decision, ended) = fixture.auth.admit(&here, private, &parts).await.unwrap();
+        assert_eq!(decision, TRUSTED, "{token}");
+        ended
+    };
+    for (private, token) in [(false, "slw_own"), (true, ADMIN), (true, pass.as_str())] {
+        assert!(ended(private, token).await.is_none(), "{token}: nothing is watched");
+    }
+    let headers = [(SANDBOX, here.sandbox.as_str()), (PORT, "3000"), (TOKEN, "slw_shared")];
+    let named = fixture.auth.preview_from_headers(&get("/", &headers).into_parts().0).await;
+    let (_, named) = named.unwrap().expect("named");
+    let [mut own, mut shared, revoked] =
+        [ended(true, "slw_own").await, ended(true, "slw_shared").await, ended(true, "slw_revoked").await];
+    for each in [&mut own, &mut shared] {
+        assert!(each.as_mut().expect("a token").now_or_never().is_none());
+    }
+    store.revoke_token("revoked", 1).await.unwrap();
+    assert_eq!(revoked.expect("a token").await, AccessEnd::TokenRevoked);
+    store.remove_shares(change(), None).await.unwrap();
+    for each in [shared, named] {
+        assert_eq!(each.expect("a token").await, AccessEnd::Unshared);
+    }
+    assert!(own.expect("a token").now_or_never().is_none(), "it is her own");
 }
 
 /// Credentials that are recognised by their form alone are tested in `core::edge::strip_credentials`.
