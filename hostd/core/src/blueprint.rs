@@ -313,6 +313,17 @@ pub fn applied_limits(now: &Limits, change: &LimitsChange) -> Limits {
     }
 }
 
+/// The larger one of each limit.
+pub fn larger_limits(one: &Limits, other: &Limits) -> Limits {
+    Limits {
+        memory_mb: one.memory_mb.max(other.memory_mb),
+        cpus: one.cpus.max(other.cpus),
+        pids: one.pids.max(other.pids),
+        // No limit is the largest.
+        disk_mb: one.disk_mb.zip(other.disk_mb).map(|(one, other)| one.max(other)),
+    }
+}
+
 /// A value below the minimum is invalid on every host; one above the maximum is unsupported on this one.
 fn check_host_range<T: PartialOrd + fmt::Display + Copy>(
     field: &str,
@@ -371,6 +382,9 @@ mod tests {
         let one = change(serde_json::json!({"memory_mb": 64}));
         assert_eq!(check_changed_limits(&one, &defaults()), Ok(()), "what is not changed is not checked");
         assert_eq!(applied_limits(&now, &one), Limits { memory_mb: 64, ..now });
+        let other = Limits { memory_mb: now.memory_mb - 1, cpus: now.cpus + 1.0, disk_mb: None, ..now };
+        assert_eq!(larger_limits(&now, &other), Limits { memory_mb: now.memory_mb, ..other });
+        assert_eq!(larger_limits(&now, &other), larger_limits(&other, &now));
     }
 
     fn of(json: serde_json::Value) -> Result<(Blueprint, Environment), ApiError> {

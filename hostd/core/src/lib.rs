@@ -57,7 +57,7 @@ pub use api_token::{bearer, is_well_formed_token, token_hash};
 pub use app_port::AppPort;
 pub use blueprint::{
     Blueprint, Defaults, Environment, applied_limits, blueprint, check_changed_limits, check_egress,
-    check_metadata, check_name, split_environment, ttl_ms,
+    check_metadata, check_name, larger_limits, split_environment, ttl_ms,
 };
 pub use budget::{Account, BudgetBounds, Spend};
 pub use container_state::{ContainerState, Handle};

@@ -1,11 +1,17 @@
-//! Changes the limits of a sandbox, also while it runs. The row is written first, and back again when the driver
-//! refuses: it has what is in force. A hostd that dies in between leaves a row that the next one puts in force.
+//! Changes the limits of a sandbox, also while it runs. The row never says less than is in force, and so no quota is
+//! exceeded meanwhile: what grows is written before the driver applies it, what shrinks after. Taking a change back only
+//! shrinks the row, which no quota refuses. A hostd that dies in between leaves a row that the next one puts in force.
+//!
+//! ```text
+//!  row: larger of both ──▶ driver: wanted ──┬─ done ──▶ row: wanted
+//!                                           └─ refused ▶ row: as before
+//! ```
 
 use super::{
     FleetError,
     actor::{CommandReply, SandboxActor},
 };
-use hostd_core::{Goal, Observed, TransitionRefused, applied_limits};
+use hostd_core::{Goal, Observed, TransitionRefused, applied_limits, larger_limits};
 use hostd_drivers::DriverError;
 use hostd_store::SandboxUpdate;
 use protocol::api::{Limits, LimitsChange, StatsView};
@@ -22,6 +28,8 @@ pub(super) enum LimitsInForce {
     AsRecorded,
     /// A hostd that died may have changed only the row, or the row was changed during a launch.
     Unchecked,
+    /// A change did not end in time, and may take effect later: the row is put in force after it, whatever is seen now.
+    MayChange,
 }
 
 impl SandboxActor {
@@ -35,20 +43,29 @@ impl SandboxActor {
         if wanted == before {
             return Ok(record);
         }
-        let recorded = self.record_limits(&wanted).await?;
         if record.state.operation.is_some() {
             // The driver is at work on the limits as they were.
+            let recorded = self.record_limits(&wanted).await?;
             self.limits_in_force = LimitsInForce::Unchecked;
             return Ok(recorded);
         }
         if !record.state.is_wanted_up() {
-            return Ok(recorded);
+            return self.record_limits(&wanted).await;
         }
-        match self.put_in_force(&wanted).await {
-            Ok(()) => Ok(recorded),
+        self.record_limits(&larger_limits(&before, &wanted)).await?;
+        let applied = self.put_in_force(&wanted).await;
+        // Until the row is written once more.
+        self.limits_in_force = match applied {
+            Err(DriverError::TimedOut { .. }) => LimitsInForce::MayChange,
+            Ok(()) | Err(_) => LimitsInForce::Unchecked,
+        };
+        match applied {
+            Ok(()) => {
+                let recorded = self.record_limits(&wanted).await?;
+                self.limits_in_force = LimitsInForce::AsRecorded;
+                Ok(recorded)
+            }
             Err(error) => {
-                // What became of a verb that did not end in time is seen at the next inspection.
-                self.limits_in_force = LimitsInForce::Unchecked;
                 self.record_limits(&before).await?;
                 Err(error.into())
             }
@@ -59,13 +76,14 @@ impl SandboxActor {
     pub(super) async fn check_limits(&mut self, observed: &Observed) {
         let running = matches!(observed, Observed::Running { .. });
         let settled = self.record().state.operation.is_none();
-        if self.limits_in_force == LimitsInForce::AsRecorded || !running || !settled {
+        let before = self.limits_in_force;
+        if before == LimitsInForce::AsRecorded || !running || !settled {
             return;
         }
         let wanted = self.record().blueprint.limits.clone();
         let Ok(stats) = self.driver.stats(&self.id()).await else { return };
         self.limits_in_force = LimitsInForce::AsRecorded;
-        if is_in_force(&wanted, &stats) {
+        if before == LimitsInForce::Unchecked && is_in_force(&wanted, &stats) {
             return;
         }
         info!(sandbox = %self.id(), ?wanted, "putting the recorded limits of a running sandbox in force");
@@ -75,13 +93,14 @@ impl SandboxActor {
                 // The row has what is in force.
                 let kept = Limits { memory_mb: stats.memory_limit_bytes >> 20, ..wanted };
                 warn!(sandbox = %self.id(), ?kept, "a lower memory limit is not possible any more");
-                if let Err(error) = self.record_limits(&kept).await {
+                let change = SandboxUpdate { found_limits: Some(kept), ..SandboxUpdate::default() };
+                if let Err(error) = self.update_row(change).await {
                     warn!(sandbox = %self.id(), %error, "failed to record the limits in force");
                 }
             }
             Err(error) => {
                 warn!(sandbox = %self.id(), %error, "failed to put the recorded limits in force");
-                self.limits_in_force = LimitsInForce::Unchecked;
+                self.limits_in_force = before;
             }
         }
     }
@@ -94,6 +113,10 @@ impl SandboxActor {
 
     async fn record_limits(&mut self, limits: &Limits) -> CommandReply {
         let change = SandboxUpdate { limits: Some(limits.clone()), ..SandboxUpdate::default() };
+        self.update_row(change).await
+    }
+
+    async fn update_row(&mut self, change: SandboxUpdate) -> CommandReply {
         let now_ms = self.fleet.clock.now_ms();
         let record = self.fleet.store.update_sandbox(&self.id(), change, now_ms).await;
         Ok(self.publish(record.map_err(FleetError::from)?))

@@ -33,8 +33,11 @@ pub struct SandboxUpdate {
     pub services: Option<Vec<ServiceSpec>>,
     /// Part of the blueprint.
     pub egress: Option<EgressRules>,
-    /// Part of the blueprint: in force as soon as the driver has applied them.
+    /// Part of the blueprint: in force as soon as the driver has applied them. What grows of a sandbox that is up is
+    /// checked against the quotas of its owner.
     pub limits: Option<Limits>,
+    /// The same for limits that were found in force, which no quota refuses.
+    pub found_limits: Option<Limits>,
     pub env: Option<Secret<Environment>>,
 }
 
@@ -177,6 +180,13 @@ fn apply_update(
     {
         return Err(StoreError::NameTaken { name: name.clone(), existing });
     }
+    if let Some(limits) = &change.limits
+        && counts_as_up(&record.state)
+    {
+        let demand = Demand::resize(&record.blueprint.limits, limits);
+        quotas::check_room(conn, &record.owner, &demand, &Demand::default())?;
+    }
+    let limits = change.found_limits.or(change.limits);
     let changed = [
         ("name", replace(&mut record.name, change.name)),
         ("metadata", replace(&mut record.metadata, change.metadata)),
@@ -184,7 +194,7 @@ fn apply_update(
         ("keep_workspace", replace(&mut record.keep_workspace, change.keep_workspace)),
         ("services", rebuild(&mut record.blueprint, change.services, |blueprint| &mut blueprint.services)),
         ("egress", rebuild(&mut record.blueprint, change.egress, |blueprint| &mut blueprint.egress)),
-        ("limits", rebuild(&mut record.blueprint, change.limits, |blueprint| &mut blueprint.limits)),
+        ("limits", rebuild(&mut record.blueprint, limits, |blueprint| &mut blueprint.limits)),
         ("env", replace(&mut record.env, change.env)),
     ];
     let fields: Vec<_> = changed.iter().filter(|(_, changed)| *changed).map(|(name, _)| *name).collect();

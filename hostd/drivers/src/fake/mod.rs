@@ -52,6 +52,8 @@ pub struct FakeDriver {
     pub unhealthy: AtomicBool,
     /// Verbs that hang.
     pub hanging: Mutex<HashSet<&'static str>>,
+    /// Verbs that were called and hang.
+    hung: Mutex<HashSet<&'static str>>,
     /// How often each was started, by a verb or externally.
     runs: Mutex<HashMap<SandboxId, u64>>,
     /// The limits in force of containers whose limits were changed, or that a test gives a memory use.
@@ -137,6 +139,11 @@ impl FakeDriver {
         self.notify();
     }
 
+    /// Whether a verb was called that hangs, as a test said.
+    pub fn is_hanging(&self, what: &str) -> bool {
+        self.hung.lock().expect("no panic while held").contains(what)
+    }
+
     /// The limits of a running container.
     pub fn limits_in_force(&self, id: &SandboxId) -> Option<Limits> {
         self.in_force.lock().expect("no panic while held").get(id).cloned()
@@ -177,6 +184,7 @@ impl FakeDriver {
         let fault = if unavailable {
             Fault::Unavailable
         } else if self.hanging.lock().expect("no panic while held").contains(what) {
+            self.hung.lock().expect("no panic while held").insert(what);
             Fault::Hangs
         } else {
             self.faults.lock().expect("no panic while held").roll(what)

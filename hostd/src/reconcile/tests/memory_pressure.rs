@@ -262,6 +262,39 @@ async fn new_limits_are_in_force_recorded_and_kept_or_nothing_is_changed() {
 }
 
 #[tokio::test]
+async fn the_row_never_says_less_than_is_in_force_and_grows_only_within_the_quota() {
+    let host = SmallHost::new(900).await;
+    let id = host.running(1, IdlePolicy::Sleep).await;
+    let quota = Quota { memory_mb: Some(500), ..Quota::default() };
+    let owner = host.fleet.record(&id).await.expect("a record").owner.clone();
+    assert!(host.fleet.store().put_quota(owner.tenant, None, quota, 1).await.expect("it is set"));
+    let refused = host.fleet.command(&id, memory(501)).await;
+    assert!(matches!(refused, Err(FleetError::QuotaExceeded(_))), "{refused:?}");
+    assert_eq!(
+        host.driver.limits_in_force(&id).map(|limits| limits.memory_mb),
+        Some(256),
+        "nothing was changed"
+    );
+    host.fleet.command(&id, memory(300)).await.expect("it is resized");
+    // While the driver has not applied a smaller limit, nothing else gets the room.
+    host.driver.hanging.lock().expect("no panic while held").insert("resize");
+    let shrink = host.fleet.command(&id, memory(64));
+    let limits = LimitsSpec { memory_mb: Some(256), ..LimitsSpec::default() };
+    let spec = SandboxSpec { limits, ..SandboxSpec::default() };
+    let create = async {
+        while !host.driver.is_hanging("resize") {
+            sleep(Duration::from_millis(1)).await;
+        }
+        host.fleet.create(new_sandbox(&host.fleet, 2, &spec)).await
+    };
+    tokio::select! {
+        shrunk = shrink => panic!("{shrunk:?}"),
+        refused = create => assert!(matches!(refused, Err(FleetError::QuotaExceeded(_))), "{refused:?}"),
+    }
+    assert_eq!(host.fleet.record(&id).await.expect("a record").blueprint.limits.memory_mb, 300);
+}
+
+#[tokio::test]
 async fn limits_that_a_dead_hostd_only_recorded_are_put_in_force_by_the_next() {
     let host = SmallHost::new(900).await;
     let id = host.running(1, IdlePolicy::Sleep).await;

@@ -1,7 +1,7 @@
 use super::{empty, id, insert, label, new_sandbox, new_task, owner, problem};
-use crate::{NewSandbox, NewTask, Store, StoreError, TaskBegun, fixture::no_room_for};
+use crate::{NewSandbox, NewTask, SandboxUpdate, Store, StoreError, TaskBegun, fixture::no_room_for};
 use hostd_core::{Death, Goal, QuotaExceeded, Transition, Usage};
-use protocol::api::{AttemptRelation, Owner, Quota, QuotaResource, QuotaScope};
+use protocol::api::{AttemptRelation, Limits, Owner, Quota, QuotaResource, QuotaScope};
 
 fn of(principal: &str, number: u64) -> NewSandbox {
     NewSandbox { owner: Owner { principal: label(principal), ..owner() }, ..new_sandbox(number, None) }
@@ -66,6 +66,31 @@ async fn of_a_hundred_at_once_as_many_are_created_as_there_is_room_for() {
             assert!(refused.iter().all(|each| each.by.len() == 7 && each.others == 0));
         }
     }
+}
+
+#[tokio::test]
+async fn limits_of_a_sandbox_that_is_up_grow_only_as_far_as_there_is_room() {
+    let (_dir, store) = empty();
+    set(&store, None, Quota { memory_mb: Some(1_200), ..Quota::default() }).await;
+    let before = insert(&store, new_sandbox(1, None)).await.blueprint.limits.clone();
+    insert(&store, new_sandbox(2, None)).await;
+    let with = |memory_mb| Some(Limits { memory_mb, ..before.clone() });
+    let update = async |limits, found_limits| {
+        let change = SandboxUpdate { limits, found_limits, ..SandboxUpdate::default() };
+        refusal(store.update_sandbox(&id(1), change, 2).await)
+    };
+    let refused = update(with(689), None).await.expect("there is room for 688");
+    assert_eq!((refused.resource(), refused.shortage.requested), (QuotaResource::MemoryMb, 177));
+    assert_eq!(update(with(688), None).await, None);
+    assert_eq!(update(with(64), None).await, None, "less is always possible");
+    // Limits that are in force already are only recorded.
+    assert_eq!(update(None, with(900)).await, None);
+    assert_eq!(update(with(899), None).await, None);
+    assert_eq!(used(&store).await.memory_mb, 899 + 512);
+    // A sandbox that is down uses no memory; what it needs is checked when it comes up.
+    settle(&store, 1, Goal::Stopped).await;
+    assert_eq!(update(with(2_000), None).await, None);
+    assert!(accept(&store, 1, Goal::Running).await.is_some());
 }
 
 #[tokio::test]
