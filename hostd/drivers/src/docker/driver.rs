@@ -35,6 +35,7 @@ use super::{
     runtimes::Runtimes,
     test_containers::TestContainers,
 };
+use crate::local::resizes::Resizes;
 use async_trait::async_trait;
 use hostd_core::{Blueprint, PidNamespace, SandboxProcesses, is_in_other_namespace};
 use hostd_net::keyed_locks::KeyedLocks;
@@ -83,6 +84,7 @@ pub struct DockerInner {
     /// Whether the engine was seen not to see what hostd mounts.
     pub volumes_hidden: AtomicBool,
     pub launch_locks: KeyedLocks<SandboxId>,
+    pub resizes: Resizes,
     pub last_inspects: LastInspects,
     pub destroyed: DestroyedLaunches,
     /// The PID namespace of hostd.

@@ -34,6 +34,7 @@ use super::{
     runtimes::Runtimes,
     test_containers::TestContainers,
 };
+use crate::local::resizes::Resizes;
 use hostd_net::keyed_locks::KeyedLocks;
 use sha2::{Digest, Sha256};
 use std::{
@@ -132,6 +133,7 @@ impl DockerInner {
             templates,
             volumes_hidden: AtomicBool::new(false),
             launch_locks: KeyedLocks::default(),
+            resizes: Resizes::default(),
             last_inspects: LastInspects::default(),
             destroyed,
             pid_namespace,

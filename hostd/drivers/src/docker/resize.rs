@@ -17,7 +17,12 @@ use std::sync::Arc;
 impl DockerInner {
     pub async fn resize(self: &Arc<Self>, sandbox: &SandboxId, limits: &Limits) -> Result<(), DriverError> {
         check_limits(limits)?;
-        let (id, limits, group) = (*sandbox, limits.clone(), self.group_of_running(sandbox)?);
+        let (inner, id, limits) = (Arc::clone(self), *sandbox, limits.clone());
+        self.resizes.run(id, async move { inner.resize_now(id, limits).await }).await
+    }
+
+    async fn resize_now(self: &Arc<Self>, id: SandboxId, limits: Limits) -> Result<(), DriverError> {
+        let group = self.group_of_running(&id)?;
         let (first, wanted) = (group.clone(), limits.clone());
         // By the control groups first: they refuse as one, and say why.
         self.spawn_blocking(move |inner| inner.resize_group(&first, &wanted)).await?;

@@ -25,6 +25,7 @@ pub mod pidfd;
 pub mod probe_sandbox;
 pub mod quota;
 pub mod remove_tree;
+pub mod resizes;
 pub mod sandbox_dialer;
 pub mod seccomp;
 pub mod seed;

@@ -20,6 +20,7 @@ use super::{
     signed_badge::{BadgeRecord, InstanceSigner},
     uid_ranges::UidRanges,
 };
+use crate::local::resizes::Resizes;
 use async_trait::async_trait;
 use hostd_core::{Blueprint, PidNamespace, SandboxProcesses, is_in_other_namespace};
 use protocol::api::{Capabilities, Limits, SandboxId, StatsView};
@@ -51,6 +52,7 @@ pub struct OciInner {
     pub dialer: SandboxDialer,
     pub quota: Arc<Quota>,
     pub templates: Templates,
+    pub resizes: Resizes,
     /// OOM kills counted when PID 1 was last seen alive; they hit other processes.
     pub oom_kills_seen: Mutex<HashMap<SandboxId, u64>>,
     /// Wait status of PID 1.

@@ -21,7 +21,7 @@ use super::{
     signed_badge::InstanceSigner,
     uid_ranges::UidRanges,
 };
-use crate::local::local_driver::LocalDriver;
+use crate::local::{local_driver::LocalDriver, resizes::Resizes};
 use hostd_core::PidNamespace;
 use nix::sys::statvfs::statvfs;
 use protocol::api::SandboxId;
@@ -198,6 +198,7 @@ impl DriverSetup {
             dialer: SandboxDialer::start().map_err(failed("start the dialer"))?,
             quota: Arc::clone(&self.quota),
             templates: self.layout.templates(config.templates.as_deref()),
+            resizes: Resizes::default(),
             oom_kills_seen: Mutex::new(HashMap::new()),
             exit_statuses: Mutex::new(HashMap::new()),
         };

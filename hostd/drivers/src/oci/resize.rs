@@ -9,11 +9,15 @@ impl OciInner {
     pub async fn resize(self: &Arc<Self>, sandbox: &SandboxId, limits: &Limits) -> Result<(), DriverError> {
         check_limits(limits)?;
         let (id, limits) = (*sandbox, limits.clone());
-        // The kernel may take a while to free memory.
-        self.spawn_blocking(move |inner| {
-            inner.resize_group(&inner.cgroup(&id), &limits)?;
-            inner.record_limits(&id, &limits)
-        })
-        .await
+        let inner = Arc::clone(self);
+        let change = async move {
+            // The kernel may take a while to free memory.
+            let work = move |inner: &Self| {
+                inner.resize_group(&inner.cgroup(&id), &limits)?;
+                inner.record_limits(&id, &limits)
+            };
+            inner.spawn_blocking(work).await
+        };
+        self.resizes.run(id, change).await
     }
 }
