@@ -16,6 +16,8 @@ pub const PUBLIC_REQUESTS_BURST: u32 = 100;
 /// How long a client may take to send its request head, and then a body that is not streamed.
 pub const HEAD_TIMEOUT_MS: u64 = 10_000;
 pub const BODY_TIMEOUT_MS: u64 = 10_000;
+/// How long a client that is answered while it still sends may take to read the answer and close.
+pub const LINGER_MAX_MS: u64 = 10_000;
 /// Followers of output, logs and events at once.
 pub const FOLLOWERS_MAX: usize = 256;
 

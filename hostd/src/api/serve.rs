@@ -21,6 +21,7 @@ use super::{
     peer::Peer,
 };
 use axum::{Router, body::Body, response::Response};
+use bytes::Bytes;
 use hostd_core::{connection_admission::AdmissionLimits, limits};
 use hostd_drivers::Stream;
 use hostd_metrics::GaugeGuard;
@@ -28,7 +29,7 @@ use hostd_net::{
     connections::{self, Accept, IpPrefix, ServeOptions},
     tls::Tls,
 };
-use hyper::{Request, body::Incoming};
+use hyper::{Request, body::Body as HttpBody};
 use nix::sys::{
     resource::{Resource, getrlimit},
     socket::{setsockopt, sockopt::TcpUserTimeout},
@@ -208,12 +209,15 @@ impl ClientConnection {
 
     /// Passes a request to the router, and returns its response. The request is in flight until the other value is
     /// dropped.
-    async fn respond(
+    async fn respond<B>(
         &self,
         mut router: Router,
-        mut request: Request<Incoming>,
+        mut request: Request<B>,
         active: Option<Arc<ActiveRequest>>,
-    ) -> Result<(Response<Body>, Option<Arc<ActiveRequest>>), Infallible> {
+    ) -> Result<(Response<Body>, Option<Arc<ActiveRequest>>), Infallible>
+    where
+        B: HttpBody<Data = Bytes, Error = hyper::Error> + Send + 'static,
+    {
         request.extensions_mut().insert(self.peer);
         if let (Some(permit), Some(active)) = (&self.permit, &active) {
             request.extensions_mut().insert(permit.clone());

@@ -1,6 +1,7 @@
 //! A verb on files: after the upgrade the connection is handed to a process of its own, and PID 1 does not see a byte
 //! of it.
 
+use super::lingering_stream::LingeringStream;
 use super::response::{HttpResponse, Refusal};
 use super::upgrade::{self, PendingUpgrade};
 use crate::files_process::VerbSort;
@@ -11,7 +12,6 @@ use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::os::fd::OwnedFd;
-use tokio::net::UnixStream;
 
 /// As `files::frames::PROTOCOL`; that crate is none of PID 1's.
 pub const PROTOCOL: &str = "slipway-files";
@@ -35,12 +35,12 @@ pub fn open(
 
 /// The socket itself, in which no byte was read beyond the request.
 fn take_socket(stream: TokioIo<Upgraded>) -> io::Result<OwnedFd> {
-    let parts = stream.into_inner().downcast::<TokioIo<UnixStream>>();
+    let parts = stream.into_inner().downcast::<TokioIo<LingeringStream>>();
     let parts = parts.map_err(|_| io::Error::other("the connection is not a Unix socket"))?;
     if !parts.read_buf.is_empty() {
         return Err(io::Error::other("the client sent bytes before the 101"));
     }
-    let socket = parts.io.into_inner().into_std()?;
+    let socket = parts.io.into_inner().into_inner().into_std()?;
     socket.set_nonblocking(false)?;
     Ok(socket.into())
 }

@@ -7,6 +7,7 @@ mod execs;
 mod files;
 mod follow_log;
 mod inline_output;
+mod lingering_stream;
 mod programs;
 mod public;
 mod query;

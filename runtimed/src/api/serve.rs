@@ -1,5 +1,6 @@
 //! The two listeners: bounded accept, one task per connection; a panic costs one request.
 
+use super::lingering_stream::{BodyExpected, LingeringStream};
 use super::response::{self, HttpResponse, Refusal, refuse};
 use super::upgrade::PendingUpgrade;
 use super::{control, public};
@@ -10,10 +11,10 @@ use crate::limits::{
 };
 use crate::supervisor::Handle;
 use crate::sys::clock::monotonic_ms;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use protocol::ErrorCode;
 use std::convert::Infallible;
@@ -104,10 +105,18 @@ fn connection<F>(
 where
     F: Future<Output = Result<HttpResponse, Refusal>> + Send + 'static,
 {
-    let service = service_fn(move |request| {
+    let body = BodyExpected::default();
+    let lingering = LingeringStream::new(stream, body.clone());
+    let service = service_fn(move |request: Request<Incoming>| {
+        let body = body.clone();
+        body.set(!request.body().is_end_stream());
         let answered = CatchPanic(Box::pin(answer(request)));
         async move {
             let answer = answered.await.unwrap_or_else(|refusal| response::error_response(&refusal));
+            if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+                // What comes from here on belongs to the other protocol.
+                body.set(false);
+            }
             Ok::<Response<_>, Infallible>(answer)
         }
     });
@@ -115,7 +124,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(HEAD_TIMEOUT_MS))
         .max_buf_size(HEAD_MAX_BYTES)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(lingering), service)
         .with_upgrades();
     async move {
         if let Err(error) = serving.await {

@@ -122,12 +122,44 @@ async fn a_body_that_is_too_large_is_refused_before_it_is_read() -> Result<()> {
     let mut wire = Wire::send(&socket(&hostd), format!("{head}Transfer-Encoding: chunked\r\n\r\n")).await?;
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     for _ in 0..40 {
-        if wire.write(&chunk).await.is_err() {
-            break;
-        }
+        wire.write(&chunk).await?;
     }
     let answer = wire.until("too_large").await?;
     ensure!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_sends_everything_first_reads_the_refusal_too() -> Result<()> {
+    // More than sockets hold, so that it is not all sent when the answer comes.
+    const BODY_BYTES: usize = 16 << 20;
+    let hostd = Hostd::start().await?;
+    let operator = hostd.operator()?;
+    let execs = format!("/v1/sandboxes/{}/execs", operator.create(&json!({})).await?);
+    let deaf = json!({"id": "deaf", "shell": "exec sleep 600", "stdin_open": true, "wait": false});
+    let _: Value = operator.post(&execs, &deaf).await?.expect(202)?;
+    let (to_deaf, to_nobody) = (format!("{execs}/deaf/stdin"), format!("{execs}/unknown/stdin"));
+    let token = operator.token().context("a token")?;
+    let address = hostd.url().trim_start_matches("http://");
+    for (path, token, status, code) in [
+        (to_deaf.as_str(), token, 409, "not_running"),
+        (&to_nobody, token, 404, "not_found"),
+        ("/v1/sandboxes", token, 413, "too_large"),
+        ("/v1/sandboxes", "wrong", 401, "unauthorized"),
+    ] {
+        let mut stream = TcpStream::connect(address).await?;
+        let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n");
+        stream.write_all(format!("{head}Content-Length: {BODY_BYTES}\r\n\r\nfirst").as_bytes()).await?;
+        if path == to_deaf {
+            let cancelled = operator.post(&format!("{execs}/deaf/cancel"), &json!({"grace_ms": 0})).await?;
+            ensure!(cancelled.status == 204, "{}", cancelled.text());
+        }
+        // The answer is there, or comes before all is sent.
+        stream.write_all(&vec![0; BODY_BYTES - 5]).await.context(code)?;
+        let mut answer = String::new();
+        timeout(PATIENCE, stream.read_to_string(&mut answer)).await.context(code)??;
+        ensure!(answer.starts_with(&format!("HTTP/1.1 {status}")) && answer.contains(code), "{answer}");
+    }
     Ok(())
 }
 

@@ -128,3 +128,30 @@ async fn whoever_still_types_is_told_that_the_exec_has_ended() -> Result<()> {
     ensure!(answer.starts_with("HTTP/1.1 409"), "{answer}");
     sandbox.stop().await
 }
+
+#[tokio::test]
+async fn whoever_sends_everything_first_reads_the_refusal_too() -> Result<()> {
+    // More than a socket holds, so that it is not all sent when the answer comes.
+    const BODY_BYTES: usize = 16 << 20;
+    let sandbox = Sandbox::start().await?;
+    let client = sandbox.client();
+    started(client, "deaf", json!({"shell": "echo up; exec sleep 600", "stdin_open": true}), "up").await?;
+    for (id, ends_now, status, code) in [
+        ("deaf", true, 409, "not_running"),
+        // Refused before a byte of the body is read.
+        ("deaf", false, 409, "not_running"),
+        ("unknown", false, 404, "not_found"),
+    ] {
+        let head =
+            format!("POST /v1/execs/{id}/stdin HTTP/1.1\r\nhost: x\r\ncontent-length: {BODY_BYTES}\r\n\r\n");
+        let mut typist = Wire::send(&sandbox.control_dir().join("sock"), head).await?;
+        typist.write("first").await?;
+        if ends_now {
+            cancel_now(client, id).await?;
+        }
+        typist.write(vec![0; BODY_BYTES - 5]).await?;
+        let answer = typist.until(code).await?;
+        ensure!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+    }
+    sandbox.stop().await
+}

@@ -3,9 +3,12 @@
 use super::{ClientConnection, Eviction, Serving, api, limits};
 use axum::body::Body;
 use hostd_drivers::Stream;
-use hostd_net::backpressure::{SourceWindow, WindowBody, WindowIo, WriteWindow};
+use hostd_net::{
+    backpressure::{SourceWindow, WindowBody, WindowIo, WriteWindow},
+    lingering::{LingeringStream, UnreadBody},
+};
 use http_body_util::BodyExt as _;
-use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
+use hyper::{Request, StatusCode, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::time::timeout;
@@ -17,13 +20,20 @@ pub(super) async fn serve(
 ) -> hyper::Result<()> {
     let window = Arc::<WriteWindow>::default();
     let of_bodies = window.clone();
+    let unread = UnreadBody::default();
+    let stream = LingeringStream::new(stream, unread.clone());
     let (on_requests, router) = (client.clone(), serving.router.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(SourceWindow(of_bodies.clone()));
         let active = on_requests.permit.as_ref().map(|permit| Arc::new(permit.begin()));
         let (client, router, window) = (on_requests.clone(), router.clone(), of_bodies.clone());
+        let unread = unread.clone();
         async move {
+            let request = request.map(|body| unread.watch(body));
             let (response, active) = client.respond(router, request, active).await?;
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                unread.upgraded();
+            }
             // The request is in flight until all of the body was sent, or dropped.
             let held = |body: Body| {
                 body.map_frame(move |frame| {

@@ -2,9 +2,11 @@
 
 use super::*;
 use axum::http::StatusCode;
-use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
-use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper::{
+    body::Incoming,
+    client::conn::http2::{Builder, SendRequest},
+};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::{io::duplex, task::JoinHandle};
