@@ -7,9 +7,13 @@
 mod digest;
 mod limits;
 mod manifest;
+mod reference;
+mod registry_allowlist;
 
 pub use digest::{Digest, DigestError, DigestReader, Hasher};
 pub use manifest::{
     Descriptor, IMAGE_MANIFEST_TYPES, INDEX_TYPES, ImageConfig, IndexEntry, Manifest, ManifestDocument,
     ManifestError, Platform, choose_platform,
 };
+pub use reference::{IMAGE_REFERENCE_MAX_BYTES, ImageReference, ImageVersion, RESERVED_PREFIXES};
+pub use registry_allowlist::RegistryAllowlist;

@@ -4,10 +4,8 @@
 #[cfg(test)]
 pub mod fixture;
 mod image_error;
-mod image_reference;
 mod image_requirements;
 mod pull_slots;
-mod registry_allowlist;
 mod repeat_progress;
 mod single_flight;
 mod tar_stream;
@@ -17,15 +15,14 @@ use crate::{
     DriverError, ProgressSink,
     local::{blueprint_checks::refused, images as local},
 };
+use hostd_images::{ImageReference, RESERVED_PREFIXES, RegistryAllowlist};
 use image_error::ImageError;
-use image_reference::ImageReference;
 use pull_slots::PullSlots;
 use repeat_progress::repeat_progress;
 use single_flight::{Flight, SingleFlight};
 use std::path::PathBuf;
 
 pub use image_requirements::ImageRequirements;
-pub use registry_allowlist::RegistryAllowlist;
 
 /// An image that is present in the engine, ready for `create`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,22 +130,21 @@ impl EngineImages {
         request: &ImageRequest<'_>,
         name: &ImageReference,
     ) -> Result<PreparedImage, DriverError> {
-        let mut found = self.engine.image(&name.full).await?;
+        let mut found = self.engine.image(name.full()).await?;
         if found.is_none() {
-            let listed =
-                name.registry.as_deref().map_or(Ok(()), |registry| self.registry_allowlist.check(registry));
-            listed.map_err(|why| refused("image", why, &[]))?;
-            let fetched = match self.single_flight.join(&name.full, request.progress).await {
+            let allowed = self.registry_allowlist.check(name.registry());
+            allowed.map_err(|why| refused("image", why, &[]))?;
+            let fetched = match self.single_flight.join(name.full(), request.progress).await {
                 Flight::Done(result) => result,
                 Flight::Leader(leader) => {
-                    let pulled = self.pull(&name.full, request.tenant, &leader.progress).await;
+                    let pulled = self.pull(name.full(), request.tenant, &leader.progress).await;
                     leader.end(pulled)
                 }
             };
             fetched.map_err(|failure| failure.of_name(request.image))?;
-            found = self.engine.image(&name.full).await?;
+            found = self.engine.image(name.full()).await?;
         }
-        prepared(request.image, name.full.clone(), found, self.store.agents().into_iter().collect())
+        prepared(request.image, name.full().to_owned(), found, self.store.agents().into_iter().collect())
     }
 
     /// Pulls an image. The engine client gives up a pull that is silent for too long.
@@ -177,7 +173,7 @@ fn prepared(
 
 /// Repository name of a local image in the engine.
 fn repository(name: &str) -> String {
-    let [host, imported] = image_reference::OURS;
+    let [host, imported] = RESERVED_PREFIXES;
     if name == local::HOST { host.to_owned() } else { format!("{imported}{name}") }
 }
 

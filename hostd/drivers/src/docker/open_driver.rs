@@ -26,7 +26,7 @@ use super::{
     engine::Engine,
     engine_connection::run,
     engine_health::EngineHealthWatch,
-    images::{EngineImages, RegistryAllowlist},
+    images::EngineImages,
     labels,
     last_inspect::LastInspects,
     limits::OPEN_WAIT_MAX_MS,
@@ -34,7 +34,7 @@ use super::{
     runtimes::Runtimes,
     test_containers::TestContainers,
 };
-use crate::local::resizes::Resizes;
+use hostd_images::RegistryAllowlist;
 use hostd_net::keyed_locks::KeyedLocks;
 use sha2::{Digest, Sha256};
 use std::{

@@ -75,7 +75,7 @@ impl ProviderClient {
         let connection = provider_connection::open(&self.connector, &base.origin).await.map_err(failed)?;
         let mut connection = Box::new(connection);
         let response =
-            provider_connection::send(&mut connection, request(target, headers)).await.map_err(failed)?;
+            connection.send(request(target, headers)).await.map_err(|error| failed(error.into()))?;
         let (head, incoming) = response.into_parts();
         let mut rest = ProviderBody::new(incoming, connection, base.origin, self.pool.clone());
         let body = if is_uncompressed(&head.headers) { rest.collect(LIST_MAX_BYTES).await } else { None };

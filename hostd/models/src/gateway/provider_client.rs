@@ -7,21 +7,18 @@ use super::{
     dialect::ModelApi,
     headers::is_uncompressed,
     limits::{ERROR_MAX_BYTES, ERROR_MAX_MS},
-    provider_connection::{self, ProviderConnection},
+    provider_connection::{self, ProviderConnection, ProviderStream},
     provider_failure::ProviderFailure,
     response_inspector::{BodyFormat, ResponseInspector},
 };
 use bytes::{Bytes, BytesMut};
 use hostd_core::classify_error_kind;
-use hostd_net::outbound::OutboundConnector;
+use hostd_net::{http1::ResponseBody, outbound::OutboundConnector};
 use http_body_util::Full;
 use hyper::{
-    HeaderMap, Method, Request, Response, Uri,
-    body::{Body, Incoming},
-    header::CONTENT_TYPE,
-    http::response,
+    HeaderMap, Method, Request, Response, Uri, body::Incoming, header::CONTENT_TYPE, http::response,
 };
-use std::{future::poll_fn, pin::Pin, task::Context, task::Poll, time::Duration};
+use std::{future::poll_fn, task::Context, task::Poll, time::Duration};
 use tokio::time::timeout;
 
 /// A request as it is sent to a provider, the same in each attempt.
@@ -46,8 +43,7 @@ pub struct ProviderResponse {
 
 /// The rest of a response body, with the connection that it comes on.
 pub struct ProviderBody {
-    incoming: Incoming,
-    connection: Option<Box<ProviderConnection>>,
+    body: ResponseBody<ProviderStream, Full<Bytes>>,
     origin: Origin,
     pool: ProviderConnectionPool,
 }
@@ -94,14 +90,14 @@ impl ProviderClient {
         if let Some(mut connection) = self.pool.take(&request.origin) {
             // The provider may have closed it while it was idle, which is no failure of the provider.
             on_sent();
-            if let Ok(response) = provider_connection::send(&mut connection, request.to_http()).await {
+            if let Ok(response) = connection.send(request.to_http()).await {
                 return Ok((connection, response));
             }
         }
         let connection = provider_connection::open(&self.connector, &request.origin).await;
         let mut connection = Box::new(connection.map_err(failed)?);
         on_sent();
-        let response = provider_connection::send(&mut connection, request.to_http()).await.map_err(failed)?;
+        let response = connection.send(request.to_http()).await.map_err(|error| failed(error.into()))?;
         Ok((connection, response))
     }
 
@@ -162,41 +158,18 @@ impl ProviderBody {
         origin: Origin,
         pool: ProviderConnectionPool,
     ) -> Self {
-        Self { incoming, connection: Some(connection), origin, pool }
+        Self { body: ResponseBody::new(incoming, connection), origin, pool }
     }
 
-    /// The next piece. Drives the connection that it comes on, and returns that to the pool at the end.
+    /// The next piece. The connection that it comes on is returned to the pool at the end.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Bytes>>> {
-        loop {
-            // hyper may hold a piece already; if not, driving the connection may bring one.
-            let mut next = Pin::new(&mut self.incoming).poll_frame(cx);
-            if next.is_pending()
-                && let Some(connection) = &mut self.connection
-            {
-                next = connection.poll_response(cx, |cx| Pin::new(&mut self.incoming).poll_frame(cx));
-            }
-            match next {
-                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(data) if !data.is_empty() => return Poll::Ready(Some(Ok(data))),
-                    // Empty pieces and trailers are not relayed.
-                    Ok(_) | Err(_) => {}
-                },
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
-                Poll::Ready(None) => {
-                    if let Some(connection) = self.connection.take() {
-                        self.pool.put(&self.origin, connection);
-                    }
-                    return Poll::Ready(None);
-                }
-                // hyper reports the end of a body that was cut off only when its connection is dropped.
-                Poll::Pending
-                    if self.connection.as_ref().is_some_and(|connection| connection.has_ended()) =>
-                {
-                    self.connection = None;
-                }
-                Poll::Pending => return Poll::Pending,
-            }
+        let next = self.body.poll_data(cx);
+        if let Poll::Ready(None) = next
+            && let Some(connection) = self.body.take_connection()
+        {
+            self.pool.put(&self.origin, connection);
         }
+        next
     }
 
     /// All of it, unless it is longer than `max_bytes` or slow.

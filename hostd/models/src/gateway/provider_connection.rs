@@ -3,27 +3,25 @@
 use super::{base_url::Origin, limits::HEAD_MAX_BYTES};
 use bytes::Bytes;
 use hostd_net::{
-    http1::Http1Connection,
+    http1::{ExchangeError, Http1Connection},
     outbound::{OutboundConnector, OutboundError},
 };
 use http_body_util::Full;
-use hyper::{Request, Response, body::Incoming, client::conn::http1::Builder};
-use std::{future::poll_fn, pin::pin, task::Poll};
+use hyper::client::conn::http1::Builder;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
+pub type ProviderStream = Either<TcpStream, TlsStream<TcpStream>>;
 /// Requests are in memory whole, so nothing waits for the write window.
-pub type ProviderConnection = Http1Connection<Either<TcpStream, TlsStream<TcpStream>>, Full<Bytes>>;
+pub type ProviderConnection = Http1Connection<ProviderStream, Full<Bytes>>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     #[error(transparent)]
     OutboundConnector(#[from] OutboundError),
-    #[error("{}", cause(.0))]
-    Http(#[from] hyper::Error),
-    #[error("the connection was closed")]
-    Closed,
+    #[error(transparent)]
+    Exchange(#[from] ExchangeError),
 }
 
 pub async fn open(
@@ -36,30 +34,8 @@ pub async fn open(
     } else {
         Either::Left(stream)
     };
-    Ok(Http1Connection::handshake(stream, Builder::new().max_header_size(HEAD_MAX_BYTES)).await?)
-}
-
-/// Returns the head of the response. The body arrives only while the connection is driven.
-pub async fn send(
-    connection: &mut ProviderConnection,
-    request: Request<Full<Bytes>>,
-) -> Result<Response<Incoming>, ConnectionError> {
-    let mut response = pin!(connection.queue_request(request));
-    let head = poll_fn(|cx| {
-        let head = connection.poll_response(cx, |cx| response.as_mut().poll(cx));
-        // Nothing would wake the task any more.
-        if head.is_pending() && connection.has_ended() {
-            return Poll::Ready(Err(ConnectionError::Closed));
-        }
-        head.map_err(|failed| ConnectionError::Http(failed.into_error()))
-    });
-    head.await
-}
-
-/// hyper's message with its source.
-fn cause(error: &hyper::Error) -> String {
-    let inner = std::error::Error::source(error).map(|inner| format!(": {inner}")).unwrap_or_default();
-    format!("{error}{inner}")
+    let opened = Http1Connection::handshake(stream, Builder::new().max_header_size(HEAD_MAX_BYTES)).await;
+    Ok(opened.map_err(ExchangeError::from)?)
 }
 
 #[cfg(test)]
@@ -72,6 +48,7 @@ mod tests {
         http1::two_piece_server::{self, BODY, check_kept_is_no_slower},
         outbound::DnsResolver,
     };
+    use hyper::Request;
 
     #[tokio::test]
     async fn a_response_in_two_pieces_takes_no_longer_on_a_kept_connection() {
@@ -84,7 +61,7 @@ mod tests {
                 None => Box::new(open(&connector, &origin).await.expect("a connection")),
             };
             let request = Request::get("/").header("host", "provider").body(Full::default());
-            let response = send(&mut connection, request.expect("a request")).await.expect("a response");
+            let response = connection.send(request.expect("a request")).await.expect("a response");
             let pool = ProviderConnectionPool::default();
             let mut body = ProviderBody::new(response.into_body(), connection, origin.clone(), pool.clone());
             assert_eq!(body.collect(BODY.len()).await.as_deref(), Some(BODY.as_bytes()));

@@ -35,7 +35,7 @@ impl ProviderFailure {
             ConnectionError::OutboundConnector(_) => {
                 format!("the provider {provider} is unreachable: {error}")
             }
-            ConnectionError::Http(_) | ConnectionError::Closed => {
+            ConnectionError::Exchange(_) => {
                 format!("no response from the provider {provider}: {error}")
             }
         };

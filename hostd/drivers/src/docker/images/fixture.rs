@@ -1,10 +1,11 @@
 //! Images with a fake engine, for tests.
 
-use super::{super::engine::Engine, EngineImages, RegistryAllowlist};
+use super::{super::engine::Engine, EngineImages};
 use crate::local::{
     images::{self, HostRootfs},
     layout::Layout,
 };
+use hostd_images::RegistryAllowlist;
 use std::{fs, path::Path};
 
 /// The image `host` consists of one empty directory below `dir`.

@@ -1,5 +1,5 @@
-//! Registries that the engine may pull from. The engine runs in the host's network: without this check,
-//! naming an image would let a tenant reach hosts there.
+//! Registries that images may be pulled from. A pull happens in the host's network: without this check, naming an image
+//! would let a tenant reach hosts there.
 
 use hostd_core::egress::{Destination, Host, reserved};
 
@@ -15,12 +15,17 @@ impl RegistryAllowlist {
         Self(listed.into_iter().map(|one| one.to_ascii_lowercase()).collect())
     }
 
+    /// Whether the operator lists a registry. Such a registry may have any address.
+    pub fn lists(&self, registry: &str) -> bool {
+        self.0.iter().any(|listed| listed.eq_ignore_ascii_case(registry))
+    }
+
     /// Checks that a registry is public or allowed; the error says why it is not.
     pub fn check(&self, registry: &str) -> Result<(), String> {
-        let registry = registry.to_ascii_lowercase();
-        if self.0.contains(&registry) {
+        if self.lists(registry) {
             return Ok(());
         }
+        let registry = registry.to_ascii_lowercase();
         let what = match Destination::parse(&registry, Some(USUAL_PORT)).map(|asked| asked.host) {
             Ok(host) if host.is_localhost() => "this machine",
             Ok(Host::Address(address)) => match reserved(address) {
@@ -41,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_engine_does_not_pull_from_private_addresses() {
+    fn images_are_not_pulled_from_private_addresses() {
         let none = RegistryAllowlist::default();
         for good in ["docker.io", "ghcr.io", "registry.example:5000", "8.8.8.8:5000"] {
             assert_eq!(none.check(good), Ok(()), "{good}");
