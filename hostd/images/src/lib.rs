@@ -8,6 +8,7 @@ mod digest;
 mod limits;
 mod manifest;
 mod reference;
+mod registry;
 mod registry_allowlist;
 
 pub use digest::{Digest, DigestError, DigestReader, Hasher};
@@ -16,4 +17,5 @@ pub use manifest::{
     ManifestError, Platform, choose_platform,
 };
 pub use reference::{IMAGE_REFERENCE_MAX_BYTES, ImageReference, ImageVersion, RESERVED_PREFIXES};
+pub use registry::{RegistryClient, RegistryError, RegistryLogin, ResolvedManifest};
 pub use registry_allowlist::RegistryAllowlist;

@@ -69,14 +69,19 @@ impl ImageReference {
         &self.full
     }
 
-    /// Returns the registry as it was given, `docker.io` where there is none.
-    pub fn registry(&self) -> &str {
-        self.registry.as_deref().unwrap_or(DOCKER_HUB)
+    /// Returns the registry as it was given, if one was.
+    pub fn registry(&self) -> Option<&str> {
+        self.registry.as_deref()
+    }
+
+    /// Returns the registry as it was given, `docker.io` where none was.
+    pub fn registry_host(&self) -> &str {
+        self.registry().unwrap_or(DOCKER_HUB)
     }
 
     /// Whether the registry is Docker Hub, by any of its names.
     pub fn is_docker_hub(&self) -> bool {
-        is_docker_hub(self.registry())
+        is_docker_hub(self.registry_host())
     }
 
     /// Returns the path in the registry, which begins with `library/` where Docker Hub needs that.
@@ -261,7 +266,7 @@ mod tests {
             (both.as_str(), both.as_str(), "ghcr.io", "app", digits.as_str()),
         ] {
             let name = ImageReference::parse(given).expect(given);
-            let found = (name.full(), name.registry(), name.repository(), name.version().to_string());
+            let found = (name.full(), name.registry_host(), name.repository(), name.version().to_string());
             assert_eq!(found, (full, registry, repository, version.to_owned()), "{given}");
         }
     }

@@ -132,7 +132,7 @@ impl EngineImages {
     ) -> Result<PreparedImage, DriverError> {
         let mut found = self.engine.image(name.full()).await?;
         if found.is_none() {
-            let allowed = self.registry_allowlist.check(name.registry());
+            let allowed = self.registry_allowlist.check(name.registry_host());
             allowed.map_err(|why| refused("image", why, &[]))?;
             let fetched = match self.single_flight.join(name.full(), request.progress).await {
                 Flight::Done(result) => result,
