@@ -1,6 +1,6 @@
 //! A client of image registries: the distribution API of OCI over HTTP/1.1.
 //!
-//! Registries crates connect wherever a registry, its token service or a redirect points. Here every connection passes
+//! Crates for registries connect wherever a registry, its token service or a redirect points. Here every connection passes
 //! the address policy: `url` is judged by `reach`, connected by `transport`, redirected by `exchange`, authorized by
 //! `authorized_exchange`, and used by `client` (manifests) and `blob` (layers).
 //!
@@ -24,6 +24,7 @@ mod token;
 mod token_cache;
 mod transport;
 mod url;
+mod waits;
 
 pub use client::{RegistryClient, ResolvedManifest};
 pub use error::RegistryError;

@@ -16,10 +16,10 @@ use super::{
     url::Url,
 };
 use crate::{ImageReference, limits::TOKEN_RESPONSE_MAX_BYTES};
-use hostd_core::Backoff;
 use hyper::{HeaderMap, Method, StatusCode, header::HeaderValue, header::WWW_AUTHENTICATE};
 use std::time::{Instant, SystemTime};
 use tokio::time::sleep;
+use tracing::warn;
 use zeroize::Zeroizing;
 
 /// A request about an image.
@@ -42,7 +42,6 @@ pub enum Failure {
 pub struct Session<'a> {
     pub transport: &'a Transport,
     pub tokens: &'a TokenCache,
-    pub backoff: &'a Backoff,
     pub image: &'a ImageReference,
     pub login: Option<&'a RegistryLogin>,
     pub key: TokenKey,
@@ -74,7 +73,9 @@ impl Session<'_> {
         match failure {
             Failure::Permanent(error) => Err(error),
             Failure::Transient { why, retry_after_ms } => {
-                match wait_after(attempts, retry_after_ms, self.backoff) {
+                let (registry, repository) = (self.image.registry_host(), self.image.repository());
+                warn!(registry, repository, attempts, why, "request to an image registry failed");
+                match wait_after(attempts, retry_after_ms, &self.transport.waits().backoff) {
                     Some(wait) => sleep(wait).await,
                     None => return Err(self.errors().unavailable(why)),
                 }
@@ -225,7 +226,8 @@ impl Session<'_> {
         match error {
             TransportError::NotAllowed { why } => Failure::Permanent(self.errors().not_allowed(why)),
             TransportError::Transient { why } => Failure::Transient { why, retry_after_ms: None },
-            TransportError::Permanent { why } => Failure::Permanent(self.errors().unavailable(why)),
+            TransportError::Unreachable { why } => Failure::Permanent(self.errors().unreachable(why)),
+            TransportError::BadRedirect { why } => Failure::Permanent(self.errors().unexpected(why)),
         }
     }
 }

@@ -9,14 +9,14 @@ use super::{
 };
 use crate::{
     Descriptor,
-    limits::{BLOB_ATTEMPTS_MAX, PIECES_MAX, STALL_MIN_BYTES, STALL_WINDOW_MS},
+    limits::{BLOB_ATTEMPTS_MAX, PIECES_MAX, STALL_MIN_BYTES},
 };
 use bytes::Bytes;
 use hyper::{
     HeaderMap, Method, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderValue, RANGE},
 };
-use std::{io, path::Path, time::Duration};
+use std::{io, path::Path};
 use tokio::{
     sync::mpsc,
     task::spawn_blocking,
@@ -148,7 +148,7 @@ impl Download<'_> {
         start: u64,
         pieces: mpsc::Sender<Bytes>,
     ) -> Result<(), Failure> {
-        let (mut received, mut window) = (start, StallWindow::new(start));
+        let (mut received, mut window) = (start, self.stall_window(start));
         let interrupted = |why: &str| Failure::Transient { why: why.to_owned(), retry_after_ms: None };
         loop {
             let piece = match timeout_at(window.until, body.next()).await {
@@ -160,7 +160,7 @@ impl Download<'_> {
                     return Err(interrupted("it stopped sending"));
                 }
                 Err(_) => {
-                    window = StallWindow::new(received);
+                    window = self.stall_window(received);
                     continue;
                 }
             };
@@ -175,9 +175,13 @@ impl Download<'_> {
             (self.progress)(received);
             // Time that was spent waiting for the disk does not count.
             if window.until < Instant::now() {
-                window = StallWindow::new(received);
+                window = self.stall_window(received);
             }
         }
+    }
+
+    fn stall_window(&self, since: u64) -> StallWindow {
+        StallWindow { until: Instant::now() + self.session.transport.waits().stall_window, since }
     }
 
     async fn blocking<T: Send + 'static>(
@@ -198,12 +202,6 @@ struct StallWindow {
     until: Instant,
     /// Bytes that were there at its beginning.
     since: u64,
-}
-
-impl StallWindow {
-    fn new(since: u64) -> Self {
-        Self { until: Instant::now() + Duration::from_millis(STALL_WINDOW_MS), since }
-    }
 }
 
 pub fn blob_request(session: &Session<'_>, digest: &crate::Digest, headers: HeaderMap) -> ImageRequest {

@@ -5,16 +5,15 @@ use super::{
     blob::{Download, blob_request},
     error::RegistryError,
     login::RegistryLogin,
-    retry::BACKOFF,
     token_cache::{TokenCache, TokenKey},
     transport::Transport,
+    waits::Waits,
 };
 use crate::{
     Descriptor, Digest, IMAGE_MANIFEST_TYPES, INDEX_TYPES, ImageReference, ImageVersion, Manifest,
     ManifestDocument, ManifestError, Platform, RegistryAllowlist, choose_platform,
     limits::{CONFIG_MAX_BYTES, INDEX_DEPTH_MAX, MANIFEST_MAX_BYTES},
 };
-use hostd_core::Backoff;
 use hostd_net::outbound::OutboundConnector;
 use hyper::{
     HeaderMap, Method, StatusCode,
@@ -33,7 +32,6 @@ pub struct RegistryClient {
 struct Shared {
     transport: Transport,
     tokens: TokenCache,
-    backoff: Backoff,
     platform: Platform,
 }
 
@@ -59,16 +57,16 @@ struct Delivered {
 
 impl RegistryClient {
     pub fn new(connector: OutboundConnector, allowlist: RegistryAllowlist) -> Self {
-        Self::with_backoff(connector, allowlist, BACKOFF)
+        Self::with_waits(connector, allowlist, Waits::default())
     }
 
-    pub(super) fn with_backoff(
+    pub(super) fn with_waits(
         connector: OutboundConnector,
         allowlist: RegistryAllowlist,
-        backoff: Backoff,
+        waits: Waits,
     ) -> Self {
-        let transport = Transport::new(connector, allowlist);
-        let shared = Shared { transport, tokens: TokenCache::default(), backoff, platform: Platform::host() };
+        let transport = Transport::new(connector, allowlist, waits);
+        let shared = Shared { transport, tokens: TokenCache::default(), platform: Platform::host() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -153,8 +151,8 @@ impl RegistryClient {
     }
 
     fn session<'a>(&'a self, image: &'a ImageReference, login: Option<&'a RegistryLogin>) -> Session<'a> {
-        let Shared { transport, tokens, backoff, .. } = &*self.shared;
-        Session { transport, tokens, backoff, image, login, key: TokenKey::of(image, login) }
+        let Shared { transport, tokens, .. } = &*self.shared;
+        Session { transport, tokens, image, login, key: TokenKey::of(image, login) }
     }
 }
 

@@ -22,6 +22,11 @@ pub enum RegistryError {
     /// A retry may succeed.
     #[error("the registry {registry} does not deliver {repository}: {why}; try again later")]
     Unavailable { registry: String, repository: String, why: String },
+    /// There is no such registry, or its certificate is not trusted.
+    #[error(
+        "the registry {registry} cannot be reached for {repository}: {why}; check its name and its certificate"
+    )]
+    Unreachable { registry: String, repository: String, why: String },
     #[error("the image {repository} of the registry {registry} cannot be used: {why}")]
     Unusable { registry: String, repository: String, why: ManifestError },
     #[error(
@@ -86,6 +91,11 @@ impl ErrorContext<'_> {
     pub fn unavailable(self, why: String) -> RegistryError {
         let (registry, repository) = self.names();
         RegistryError::Unavailable { registry, repository, why }
+    }
+
+    pub fn unreachable(self, why: String) -> RegistryError {
+        let (registry, repository) = self.names();
+        RegistryError::Unreachable { registry, repository, why }
     }
 
     pub fn unusable(self, why: ManifestError) -> RegistryError {

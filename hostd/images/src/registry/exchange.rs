@@ -4,14 +4,13 @@ use super::{
     transport::{HttpResponse, Transport, TransportBody, TransportError},
     url::{InvalidUrl, Url},
 };
-use crate::limits::{DOCUMENT_MAX_MS, REDIRECTS_MAX, UNWANTED_BODY_MAX_BYTES};
+use crate::limits::{REDIRECTS_MAX, UNWANTED_BODY_MAX_BYTES};
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::{
     HeaderMap, Method, Request, StatusCode,
     header::{ACCEPT_ENCODING, AUTHORIZATION, HOST, HeaderValue, LOCATION, USER_AGENT},
 };
-use std::time::Duration;
 use tokio::time::timeout;
 
 const OUR_NAME: &str = concat!("slipway/", env!("CARGO_PKG_VERSION"));
@@ -52,17 +51,18 @@ impl Transport {
             response.body.discard().await;
             let location = response.head.headers.get(LOCATION).and_then(|location| location.to_str().ok());
             let next = location.ok_or(InvalidUrl::Malformed).and_then(|location| response.url.join(location));
-            url = next
-                .map_err(|error| TransportError::Permanent { why: format!("{url} redirects to {error}") })?;
+            url = next.map_err(|error| TransportError::BadRedirect {
+                why: format!("{url} redirects to {error}"),
+            })?;
         }
-        Err(TransportError::Permanent { why: format!("it redirects more than {REDIRECTS_MAX} times") })
+        Err(TransportError::BadRedirect { why: format!("it redirects more than {REDIRECTS_MAX} times") })
     }
 }
 
 impl TransportBody {
     /// Returns the whole body of at most so many bytes.
     pub async fn collect(&mut self, max_bytes: u64) -> Result<Vec<u8>, BodyError> {
-        let collected = timeout(Duration::from_millis(DOCUMENT_MAX_MS), self.collect_slowly(max_bytes)).await;
+        let collected = timeout(self.collect_max, self.collect_slowly(max_bytes)).await;
         collected
             .unwrap_or_else(|_| Err(BodyError::Interrupted { why: "the response is too slow".to_owned() }))
     }
@@ -100,7 +100,7 @@ fn to_http(
     url: &Url,
     authorization: Option<&HeaderValue>,
 ) -> Result<Request<Empty<Bytes>>, TransportError> {
-    let invalid = || TransportError::Permanent { why: InvalidUrl::Malformed.to_string() };
+    let invalid = || TransportError::BadRedirect { why: InvalidUrl::Malformed.to_string() };
     let mut http = Request::new(Empty::new());
     *http.method_mut() = request.method.clone();
     *http.uri_mut() = url.target.parse().map_err(|_| invalid())?;

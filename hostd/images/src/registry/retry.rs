@@ -1,16 +1,8 @@
 //! When a failed request is repeated.
 
-use crate::limits::{REQUEST_ATTEMPTS_MAX, RETRY_AFTER_MAX_MS, RETRY_FIRST_MS, RETRY_WAIT_MAX_MS};
 use hostd_core::{Backoff, FailureKind, RetryDecision, decide_retry};
 use hyper::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use std::time::{Duration, SystemTime};
-
-pub const BACKOFF: Backoff = Backoff {
-    attempts_max: REQUEST_ATTEMPTS_MAX,
-    first_ms: RETRY_FIRST_MS,
-    wait_max_ms: RETRY_WAIT_MAX_MS,
-    retry_after_max_ms: RETRY_AFTER_MAX_MS,
-};
 
 /// Returns how long to wait after so many failed attempts that another one may follow; none for no other.
 pub fn wait_after(attempts: u32, retry_after_ms: Option<u64>, backoff: &Backoff) -> Option<Duration> {
@@ -45,7 +37,8 @@ fn jitter() -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::waits::Waits, *};
+    use crate::limits::{REQUEST_ATTEMPTS_MAX, RETRY_AFTER_MAX_MS};
 
     #[test]
     fn a_wait_is_read_from_a_response() {
@@ -65,9 +58,10 @@ mod tests {
 
     #[test]
     fn attempts_end_and_no_registry_asks_for_a_long_wait() {
-        assert!(wait_after(1, None, &BACKOFF).is_some());
-        assert!(wait_after(1, Some(RETRY_AFTER_MAX_MS), &BACKOFF).is_some());
-        assert_eq!(wait_after(1, Some(RETRY_AFTER_MAX_MS + 1), &BACKOFF), None);
-        assert_eq!(wait_after(REQUEST_ATTEMPTS_MAX, None, &BACKOFF), None);
+        let backoff = Waits::default().backoff;
+        assert!(wait_after(1, None, &backoff).is_some());
+        assert!(wait_after(1, Some(RETRY_AFTER_MAX_MS), &backoff).is_some());
+        assert_eq!(wait_after(1, Some(RETRY_AFTER_MAX_MS + 1), &backoff), None);
+        assert_eq!(wait_after(REQUEST_ATTEMPTS_MAX, None, &backoff), None);
     }
 }

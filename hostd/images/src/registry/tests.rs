@@ -8,19 +8,27 @@ mod real_registry;
 mod redirects;
 mod retries;
 
-use super::{RegistryClient, RegistryError, RegistryLogin};
+use super::{RegistryClient, RegistryError, RegistryLogin, waits::Waits};
 use crate::{Descriptor, Digest, ImageReference, RegistryAllowlist};
 use fake_registry::FakeRegistry;
 use hostd_core::Backoff;
 use hostd_net::outbound::{DnsResolver, OutboundConnector};
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 const QUICK: Backoff = Backoff { attempts_max: 3, first_ms: 1, wait_max_ms: 2, retry_after_max_ms: 2_000 };
+/// Long enough for any server that answers at all, unless a test waits for one that does not.
+const PATIENT: Duration = Duration::from_secs(60);
 const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const PASSWORD: &str = "hunter2";
 
 /// A client that may pull from these registries.
 fn client(listed: &[&str]) -> RegistryClient {
+    client_with(listed, PATIENT)
+}
+
+/// A client that waits so long for a server.
+fn client_with(listed: &[&str], wait: Duration) -> RegistryClient {
+    let waits = Waits { backoff: QUICK, head: wait, document: wait, stall_window: wait };
     let names = |name: &str| -> Vec<IpAddr> {
         let address = match name {
             "private.test" => "10.1.2.3",
@@ -31,7 +39,7 @@ fn client(listed: &[&str]) -> RegistryClient {
     };
     let connector = OutboundConnector::with_resolver(DnsResolver::fixed(names));
     let listed = listed.iter().map(|one| (*one).to_owned()).collect();
-    RegistryClient::with_backoff(connector, RegistryAllowlist::new(listed), QUICK)
+    RegistryClient::with_waits(connector, RegistryAllowlist::new(listed), waits)
 }
 
 /// A client that may pull from one scripted registry.

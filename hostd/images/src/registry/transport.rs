@@ -4,13 +4,11 @@
 use super::{
     reach::Reach,
     url::{Origin, Url},
+    waits::Waits,
 };
 use crate::{
     RegistryAllowlist,
-    limits::{
-        HEAD_MAX_BYTES, PLAIN_SERVERS_MAX, POOLED_ALL_MAX, POOLED_IDLE_MAX_MS, POOLED_MAX,
-        RESPONSE_HEAD_MAX_MS,
-    },
+    limits::{HEAD_MAX_BYTES, PLAIN_SERVERS_MAX, POOLED_ALL_MAX, POOLED_IDLE_MAX_MS, POOLED_MAX},
 };
 use bytes::Bytes;
 use hostd_core::egress::reserved;
@@ -46,6 +44,7 @@ pub struct Transport {
     pool: Arc<Mutex<Pool>>,
     /// Servers of this machine that speak HTTP where TLS was tried.
     plain: Mutex<HashSet<Origin>>,
+    waits: Waits,
 }
 
 /// Why there is no response.
@@ -57,8 +56,12 @@ pub enum TransportError {
     /// A retry may succeed.
     #[error("{why}")]
     Transient { why: String },
+    /// There is no such server, or it does not prove that it is the one.
     #[error("{why}")]
-    Permanent { why: String },
+    Unreachable { why: String },
+    /// A response points to an address that is not followed.
+    #[error("{why}")]
+    BadRedirect { why: String },
 }
 
 /// A response whose body is still to come.
@@ -74,6 +77,8 @@ pub struct TransportBody {
     body: ResponseBody<Stream, Empty<Bytes>>,
     origin: Origin,
     pool: Arc<Mutex<Pool>>,
+    /// For the whole body, where it is collected.
+    pub collect_max: Duration,
 }
 
 /// A connection that was opened for a request.
@@ -85,9 +90,13 @@ struct Opened {
 }
 
 impl Transport {
-    pub fn new(connector: OutboundConnector, allowlist: RegistryAllowlist) -> Self {
+    pub fn new(connector: OutboundConnector, allowlist: RegistryAllowlist, waits: Waits) -> Self {
         let pool = Arc::new(Mutex::new(Http1Pool::new(LIMITS)));
-        Self { connector, allowlist, pool, plain: Mutex::default() }
+        Self { connector, allowlist, pool, plain: Mutex::default(), waits }
+    }
+
+    pub fn waits(&self) -> &Waits {
+        &self.waits
     }
 
     /// Sends a request that `make` makes for the header `Host`. Called twice if a kept connection turns out to be
@@ -101,16 +110,16 @@ impl Transport {
         let is_plain = lock(&self.plain).contains(&url.origin);
         let tried = if is_plain { url.without_tls() } else { url.clone() };
         if let Some(mut connection) = self.take(&tried.origin)
-            && let Ok(Ok(response)) = timeout(HEAD_MAX, connection.send(make(&tried)?)).await
+            && let Ok(Ok(response)) = timeout(self.waits.head, connection.send(make(&tried)?)).await
         {
             return Ok(self.response(response, connection, tried));
         }
         let Opened { mut connection, url: used, tls_failure } = self.open(&tried, reach).await?;
         let failed = |why: String| match &tls_failure {
             None => TransportError::Transient { why },
-            Some(why) => TransportError::Permanent { why: why.clone() },
+            Some(tls) => TransportError::Transient { why: format!("{tls}; and without TLS: {why}") },
         };
-        match timeout(HEAD_MAX, connection.send(make(&used)?)).await {
+        match timeout(self.waits.head, connection.send(make(&used)?)).await {
             Ok(Ok(response)) => {
                 if tls_failure.is_some() {
                     self.remember_plain(url.origin.clone());
@@ -118,7 +127,7 @@ impl Transport {
                 Ok(self.response(response, connection, used))
             }
             Ok(Err(error)) => Err(failed(format!("no response from {used}: {error}"))),
-            Err(_) => Err(failed(format!("no response from {used} within {} s", HEAD_MAX.as_secs()))),
+            Err(_) => Err(failed(format!("no response from {used} within {} s", self.waits.head.as_secs()))),
         }
     }
 
@@ -138,7 +147,7 @@ impl Transport {
                 opened(Either::Left(stream), plain, Some(error.to_string())).await
             }
             Err(error) if error.is_timeout() => Err(TransportError::Transient { why: error.to_string() }),
-            Err(error) => Err(TransportError::Permanent { why: error.to_string() }),
+            Err(error) => Err(TransportError::Unreachable { why: error.to_string() }),
         }
     }
 
@@ -162,7 +171,7 @@ impl Transport {
                     ),
                 }
             }
-            OutboundError::NoHost { .. } => TransportError::Permanent { why: error.to_string() },
+            OutboundError::NoHost { .. } => TransportError::Unreachable { why: error.to_string() },
             OutboundError::Lookup { .. } | OutboundError::Connect { .. } | OutboundError::Tls { .. } => {
                 TransportError::Transient { why: error.to_string() }
             }
@@ -180,6 +189,7 @@ impl Transport {
             body: ResponseBody::new(incoming, connection),
             origin: url.origin.clone(),
             pool: Arc::clone(&self.pool),
+            collect_max: self.waits.document,
         };
         HttpResponse { head, body, url }
     }
@@ -213,8 +223,6 @@ impl TransportBody {
         next
     }
 }
-
-const HEAD_MAX: Duration = Duration::from_millis(RESPONSE_HEAD_MAX_MS);
 
 async fn opened(stream: Stream, url: Url, tls_failure: Option<String>) -> Result<Opened, TransportError> {
     let connection = Http1Connection::handshake(stream, Builder::new().max_header_size(HEAD_MAX_BYTES)).await;

@@ -1,12 +1,12 @@
 //! Downloads of blobs.
 
 use super::{
-    LAYER_TYPE, client, client_of, descriptor,
+    LAYER_TYPE, PATIENT, client, client_of, client_with, descriptor,
     fake_registry::{FakeRegistry, Reply, Seen},
     image, text,
 };
 use crate::RegistryError;
-use std::{fs, path::PathBuf, sync::Mutex};
+use std::{fs, path::PathBuf, sync::Mutex, time::Duration};
 
 const BLOB: &[u8] = b"0123456789abcdef";
 
@@ -21,13 +21,22 @@ struct Fetched {
 
 /// Downloads `BLOB` to a file with some content, from a registry with this script.
 async fn fetch(content: &[u8], script: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Fetched {
+    fetch_within(PATIENT, content, script).await
+}
+
+/// Downloads with a client that waits so long for a server.
+async fn fetch_within(
+    wait: Duration,
+    content: &[u8],
+    script: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static,
+) -> Fetched {
     let registry = FakeRegistry::start(script).await;
     let dir = tempfile::tempdir().expect("a directory");
     let to: PathBuf = dir.path().join("blob");
     fs::write(&to, content).expect("written");
     let progress = Mutex::new(Vec::new());
     let report = |bytes| progress.lock().expect("one writer").push(bytes);
-    let (client, image) = (client_of(&registry), image(&registry, "app"));
+    let (client, image) = (client_with(&[&registry.authority], wait), image(&registry, "app"));
     let result = client.fetch_blob(&image, &descriptor(LAYER_TYPE, BLOB), None, &to, &report).await;
     let ranges = registry.seen().iter().map(|seen| seen.header("range").map(str::to_owned)).collect();
     let file = fs::read(&to).expect("read");
@@ -61,6 +70,17 @@ async fn a_download_continues_where_it_was_interrupted() {
     let expected = ["bytes=4-", "bytes=6-", "bytes=8-", "bytes=10-", "bytes=12-"];
     assert_eq!(ranges(&fetched), expected, "more attempts than without progress");
     assert!(fetched.progress.is_sorted() && fetched.progress.first() == Some(&4), "{:?}", fetched.progress);
+}
+
+#[tokio::test]
+async fn a_download_that_stalls_continues_on_another_connection() {
+    let fetched = fetch_within(Duration::from_secs(2), b"", |seen, before| {
+        let reply = Reply::range_of(BLOB, seen);
+        if before == 0 { reply.silent_after(5) } else { reply }
+    })
+    .await;
+    fetched.result.as_ref().expect("downloaded");
+    assert_eq!((fetched.file.as_slice(), ranges(&fetched)), (BLOB, vec!["all", "bytes=5-"]));
 }
 
 #[tokio::test]

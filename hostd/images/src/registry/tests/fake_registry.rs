@@ -44,6 +44,8 @@ enum End {
     Whole,
     /// The connection is closed after so many bytes of the body, though more are announced.
     Dropped(usize),
+    /// After so many bytes of the body nothing comes any more; without a number, not even the head.
+    Silent(Option<usize>),
     /// The length is not announced.
     Chunked,
 }
@@ -72,6 +74,14 @@ impl Reply {
 
     pub fn dropped_after(self, bytes: usize) -> Self {
         Self { end: End::Dropped(bytes), ..self }
+    }
+
+    pub fn silent_after(self, bytes: usize) -> Self {
+        Self { end: End::Silent(Some(bytes)), ..self }
+    }
+
+    pub fn silent() -> Self {
+        Self { end: End::Silent(None), ..Self::new(200) }
     }
 
     pub fn chunked(self) -> Self {
@@ -174,6 +184,8 @@ fn bytes(reply: &Reply, is_head: bool) -> Vec<u8> {
     let (length, body) = match reply.end {
         End::Whole => (format!("content-length: {length}"), reply.body.clone()),
         End::Dropped(after) => (format!("content-length: {length}"), reply.body[..after].to_vec()),
+        End::Silent(Some(after)) => (format!("content-length: {length}"), reply.body[..after].to_vec()),
+        End::Silent(None) => return vec![],
         End::Chunked => {
             let chunk = [format!("{length:x}\r\n").as_bytes(), &reply.body, b"\r\n0\r\n\r\n"].concat();
             ("transfer-encoding: chunked".to_owned(), chunk)

@@ -1,13 +1,18 @@
 //! Registries that fail for a while.
 
 use super::{
-    client, client_of, descriptor,
-    fake_registry::{FakeRegistry, Reply},
+    client, client_of, client_with, descriptor,
+    fake_registry::{FakeRegistry, Reply, Seen},
     image,
     manifests::{delivered, manifest},
     text,
 };
 use crate::{IMAGE_MANIFEST_TYPES, ImageReference, RegistryError};
+use std::time::Duration;
+
+/// Long enough for a server on loopback that answers, and for one that does not.
+const LONG: Duration = Duration::from_secs(2);
+const SHORT: Duration = Duration::from_millis(20);
 
 fn found() -> Reply {
     delivered(&manifest(), IMAGE_MANIFEST_TYPES[0])
@@ -49,14 +54,29 @@ async fn a_registry_that_does_not_answer_is_unavailable() {
     let gone = FakeRegistry::start(|_, _| found()).await;
     let authority = gone.authority.clone();
     drop(gone);
-    for (name, expected) in [
-        (format!("{authority}/app"), "could not connect to 127.0.0.1"),
-        ("nowhere.test/app".to_owned(), "there is no host nowhere.test"),
-    ] {
-        let image = ImageReference::parse(&name).expect("a name");
-        let error = client(&[&authority]).resolve(&image, None).await.expect_err("gone");
-        assert!(matches!(error, RegistryError::Unavailable { .. }), "{error}");
-        assert!(text(&error).contains(expected), "{error}");
+    let image = ImageReference::parse(&format!("{authority}/app")).expect("a name");
+    let error = client(&[&authority]).resolve(&image, None).await.expect_err("gone");
+    assert!(matches!(error, RegistryError::Unavailable { .. }), "{error}");
+    assert!(text(&error).contains("could not connect to 127.0.0.1"), "{error}");
+
+    let image = ImageReference::parse("nowhere.test/app").expect("a name");
+    let error = client(&[]).resolve(&image, None).await.expect_err("no host");
+    let expected = "the registry nowhere.test cannot be reached for app: there is no host nowhere.test; check its name and its certificate";
+    assert_eq!(text(&error), expected);
+}
+
+#[tokio::test]
+async fn a_registry_that_falls_silent_is_asked_again() {
+    for reply in [Reply::silent(), found().silent_after(3)] {
+        for (silent, wait, delivers) in [(1, LONG, true), (usize::MAX, SHORT, false)] {
+            let reply = reply.clone();
+            let script = move |_: &Seen, before| if before < silent { reply.clone() } else { found() };
+            let registry = FakeRegistry::start(script).await;
+            let client = client_with(&[&registry.authority], wait);
+            let resolved = client.resolve(&image(&registry, "app"), None).await;
+            assert_eq!(resolved.is_ok(), delivers, "{resolved:?}");
+            assert!(matches!(resolved, Ok(_) | Err(RegistryError::Unavailable { .. })), "{resolved:?}");
+        }
     }
 }
 
