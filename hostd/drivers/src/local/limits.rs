@@ -66,14 +66,6 @@ pub const SHM_PERCENT: u64 = 50;
 pub const DEV_TMPFS_BYTES: u64 = 64 << 10;
 pub const SYS_TMPFS_BYTES: u64 = 64 << 10;
 
-/// Unpacked size, number of entries and depth of an image.
-pub const IMAGE_MAX_BYTES: u64 = 64 << 30;
-pub const IMAGE_MAX_ENTRIES: u64 = 4_000_000;
-pub const IMAGE_DEPTH_MAX: usize = 256;
-/// Headers of one entry of an archive: long names, extended headers.
-pub const IMAGE_HEADERS_MAX_BYTES: u64 = 1 << 20;
-/// Window of a zstd frame, which is held in memory: the default limit of the `zstd` command.
-pub const ZSTD_WINDOW_MAX_BYTES: u64 = 128 << 20;
 pub const IMAGE_NAME_MAX_BYTES: usize = 64;
 
 /// Size and number of entries of a seed.

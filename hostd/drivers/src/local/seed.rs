@@ -8,9 +8,10 @@
 use super::{
     super::DriverError,
     blueprint_checks::refused,
-    images::{Rootfs, TreeQuota, copy_tree_within, unpack_archive_within},
-    limits::{IMAGE_DEPTH_MAX, SANDBOX_UID, SEED_MAX_BYTES, SEED_MAX_ENTRIES},
+    images::Rootfs,
+    limits::{SANDBOX_UID, SEED_MAX_BYTES, SEED_MAX_ENTRIES},
 };
+use hostd_images::{TreeQuota, copy_tree_within, limits::IMAGE_DEPTH_MAX, unpack_archive_within};
 use std::{
     fs, io,
     os::unix::fs::lchown,

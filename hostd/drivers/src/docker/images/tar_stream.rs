@@ -1,8 +1,9 @@
 //! Streams a root file system to the engine as a tar archive: packed on a blocking thread, with backpressure.
 
-use crate::{ProgressSink, docker::engine::Tar, local::images::pack_tar};
+use crate::{ProgressSink, docker::engine::Tar};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::poll_fn;
+use hostd_images::pack_tar;
 use std::{
     io::{self, Write},
     path::PathBuf,

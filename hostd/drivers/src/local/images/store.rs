@@ -1,6 +1,6 @@
 //! The image store: `<data>/images/<name>/rootfs`.
 
-use super::{HostRootfs, copy_tree, mount_points, unpack_tar};
+use super::{HostRootfs, mount_points};
 use crate::{
     DriverError,
     local::{
@@ -11,6 +11,7 @@ use crate::{
         trash::NewEntry,
     },
 };
+use hostd_images::{TreeQuota, copy_tree, unpack_archive_within};
 use protocol::AGENTS_DIR;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -138,9 +139,9 @@ impl ImageStore {
         let what = std::fs::metadata(source)
             .map_err(|error| refused(format!("{} cannot be read: {error}", source.display())))?;
         let size_bytes = if what.is_dir() {
-            copy_tree::copy_tree(source, &rootfs)
+            copy_tree(source, &rootfs)
         } else {
-            unpack_tar::unpack_archive(source, &rootfs)
+            unpack_archive_within(source, &rootfs, TreeQuota::of_image())
         };
         let size_bytes = size_bytes.map_err(|error| import_error(source, &error))?;
         mount_points::make_all(&rootfs)

@@ -117,7 +117,7 @@ fn an_archive_may_be_compressed() {
 
 #[test]
 fn a_small_archive_that_becomes_large_is_refused() {
-    use crate::local::limits::{IMAGE_HEADERS_MAX_BYTES, IMAGE_MAX_BYTES};
+    use hostd_images::limits::{ENTRY_HEADERS_MAX_BYTES, IMAGE_MAX_BYTES};
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
     let fixture = fixture();
     let header = |kind: EntryType, size: u64| {
@@ -129,7 +129,7 @@ fn a_small_archive_that_becomes_large_is_refused() {
         header.set_cksum();
         header.as_bytes().to_vec()
     };
-    let zeros = vec![0; 2 * IMAGE_HEADERS_MAX_BYTES as usize];
+    let zeros = vec![0; 2 * ENTRY_HEADERS_MAX_BYTES as usize];
     let name = [header(EntryType::GNULongName, zeros.len() as u64), zeros.clone()].concat();
     let extended = [header(EntryType::XHeader, zeros.len() as u64), zeros].concat();
     for (what, tar, said) in [

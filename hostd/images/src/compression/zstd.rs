@@ -1,7 +1,7 @@
 //! Decompresses a zstd stream: all frames in sequence, each verified by its checksum. The window of a frame,
 //! and so its memory, is limited.
 
-use crate::local::limits::ZSTD_WINDOW_MAX_BYTES;
+use crate::limits::ZSTD_WINDOW_MAX_BYTES;
 use ruzstd::decoding::{
     BlockDecodingStrategy, FrameDecoder,
     errors::{FrameDecoderError, ReadFrameHeaderError},

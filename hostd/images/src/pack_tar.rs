@@ -1,9 +1,8 @@
 //! Packs a root file system into a tar archive, for engines that store images themselves. Symlinks are not
 //! followed, and every entry belongs to root, as on disk.
 
-use super::unpack_tar::TreeQuota;
-use crate::local::limits::IMAGE_DEPTH_MAX;
-use nix::libc;
+use crate::{TreeQuota, limits::IMAGE_DEPTH_MAX};
+use rustix::fs::OFlags;
 use std::{
     collections::HashMap,
     fs::{self, File, Metadata, OpenOptions},
@@ -59,8 +58,8 @@ impl<W: Write> Packer<W> {
     }
 
     fn add_file(&mut self, path: &Path, inside: PathBuf) -> io::Result<()> {
-        let file =
-            OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         let meta = file.metadata()?;
         if !meta.is_file() {
             return Err(io::Error::other(format!("{} changed while it was read", inside.display())));

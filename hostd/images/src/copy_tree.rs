@@ -1,8 +1,7 @@
 //! Copies a directory into an image: files, directories and symlinks, nothing else. Symlinks are not
 //! followed.
 
-use super::unpack_tar::TreeQuota;
-use crate::local::limits::IMAGE_DEPTH_MAX;
+use crate::{TreeQuota, limits::IMAGE_DEPTH_MAX};
 use std::{
     fs, io,
     os::unix::fs::{PermissionsExt, symlink},
