@@ -18,6 +18,8 @@ pub const IMAGE_LABELS_MAX_BYTES: usize = 64 << 10;
 pub const NAMED_MAX: usize = 16;
 pub const NAMED_MAX_CHARS: usize = 80;
 
+// Archives, and the trees that they are unpacked to.
+
 /// Unpacked size, number of entries and depth of an image, over all its layers.
 pub const IMAGE_MAX_BYTES: u64 = 64 << 30;
 pub const IMAGE_MAX_ENTRIES: u64 = 4_000_000;
@@ -51,8 +53,52 @@ pub const ARCHIVE_MEMBERS_MAX: usize = 100_000;
 pub const ARCHIVE_MAX_BYTES: u64 = 128 << 30;
 /// Symlinks followed between members of an archive.
 pub const ARCHIVE_LINKS_MAX: usize = 8;
-/// Indexes that refer to each other.
-pub const INDEX_DEPTH_MAX: usize = 4;
 /// Tags of an archive that are kept, and their length.
 pub const ARCHIVE_TAGS_MAX: usize = 512;
 pub const ARCHIVE_TAG_MAX_BYTES: usize = 512;
+
+// Requests to registries.
+
+/// Indexes inside of an index.
+pub const INDEX_DEPTH_MAX: usize = 3;
+/// Head of a response.
+pub const HEAD_MAX_BYTES: usize = 64 << 10;
+/// Address of a redirect or of a token service. Content networks sign theirs.
+pub const URL_MAX_BYTES: usize = 16 << 10;
+pub const REDIRECTS_MAX: usize = 5;
+/// Headers with challenges of one response that are considered, and the schemes and parameters of each.
+pub const CHALLENGES_MAX: usize = 8;
+pub const CHALLENGE_WORDS_MAX: usize = 32;
+/// Body of a response that is not wanted, such as an error: read only to keep the connection.
+pub const UNWANTED_BODY_MAX_BYTES: u64 = 64 << 10;
+/// Response of a token service.
+pub const TOKEN_RESPONSE_MAX_BYTES: u64 = 256 << 10;
+/// How long a token is used whose response does not say, how long at most, and how long before its end it is replaced.
+pub const TOKEN_LIFE_DEFAULT_S: u64 = 60;
+pub const TOKEN_LIFE_MAX_S: u64 = 3_600;
+pub const TOKEN_MARGIN_S: u64 = 10;
+/// Tokens that are kept.
+pub const TOKENS_MAX: usize = 256;
+/// Time from a request to the head of its response, and for the body of a document.
+pub const RESPONSE_HEAD_MAX_MS: u64 = 30_000;
+pub const DOCUMENT_MAX_MS: u64 = 60_000;
+/// A blob of which fewer bytes arrive within this time counts as stalled.
+pub const STALL_WINDOW_MS: u64 = 30_000;
+pub const STALL_MIN_BYTES: u64 = 16 << 10;
+/// Attempts at one blob, if each brings a part of it.
+pub const BLOB_ATTEMPTS_MAX: u32 = 100;
+/// Pieces of a blob that wait to be written. A piece has at most as many bytes as hyper reads at once, 400 KiB.
+pub const PIECES_MAX: usize = 16;
+/// Piece in which a partial file is read again.
+pub const REHASH_PIECE_BYTES: usize = 256 << 10;
+/// Attempts at a request, or at a blob, that bring nothing; the waits between them, and the longest wait that a registry may ask for.
+pub const REQUEST_ATTEMPTS_MAX: u32 = 4;
+pub const RETRY_FIRST_MS: u64 = 500;
+pub const RETRY_WAIT_MAX_MS: u64 = 8_000;
+pub const RETRY_AFTER_MAX_MS: u64 = 60_000;
+/// Idle connections to one server, to all, and how long they are kept.
+pub const POOLED_MAX: usize = 8;
+pub const POOLED_ALL_MAX: usize = 32;
+pub const POOLED_IDLE_MAX_MS: u64 = 30_000;
+/// Servers of this machine that are remembered to speak HTTP without TLS.
+pub const PLAIN_SERVERS_MAX: usize = 64;

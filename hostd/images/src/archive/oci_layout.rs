@@ -76,7 +76,7 @@ fn find_manifest(
     mut descriptor: Descriptor,
     host: &Platform,
 ) -> Result<(Digest, Manifest), ArchiveError> {
-    for _ in 0..INDEX_DEPTH_MAX {
+    for _ in 0..=INDEX_DEPTH_MAX {
         let bytes = blobs.read_blob(&descriptor.digest, MANIFEST_MAX_BYTES)?;
         match ManifestDocument::parse(&bytes, Some(&descriptor.media_type))? {
             ManifestDocument::Image(manifest) => return Ok((descriptor.digest, manifest)),

@@ -19,7 +19,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A directory to unpack into, and a secret beside it.
+/// A directory to unpack into, and a secret near it. Hostile archives aim at the secret and no higher than at `dir`: a
+/// mistake costs the fixture only.
 struct Fixture {
     dir: tempfile::TempDir,
     to: PathBuf,
@@ -28,9 +29,9 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let to = dir.path().join("to");
-        fs::create_dir(&to).expect("made");
-        fs::create_dir(dir.path().join("outside")).expect("made");
+        let to = dir.path().join("deep/to");
+        fs::create_dir_all(&to).expect("made");
+        fs::create_dir_all(dir.path().join("outside/sub")).expect("made");
         fs::write(dir.path().join("outside/secret"), "secret").expect("written");
         Self { dir, to }
     }
@@ -46,7 +47,7 @@ impl Fixture {
     /// Lists everything but the unpacked tree.
     fn outside(&self) -> Vec<String> {
         let mut lines = listing(self.dir.path());
-        lines.retain(|line| !line.starts_with("to/") && !line.starts_with("to "));
+        lines.retain(|line| !line.starts_with("deep/to/") && !line.starts_with("deep/to "));
         lines
     }
 }
