@@ -45,6 +45,14 @@ options() {
   esac
 }
 
+# missing_packages NAME...: the Debian packages of these that are not installed, one per line.
+missing_packages() {
+  local name
+  for name in "$@"; do
+    [[ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" == installed ]] || printf '%s\n' "$name"
+  done
+}
+
 # step NAME COMMAND...: runs the command, logs its duration, and ends the script if it fails.
 # The command is a program, not a shell function: inside `||` a function would run without `set -e`.
 step() {
