@@ -16,6 +16,7 @@ pub mod expect_error;
 pub mod frames;
 pub mod host;
 pub mod https;
+pub mod images;
 pub mod input;
 pub mod launch;
 pub mod model;

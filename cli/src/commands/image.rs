@@ -21,11 +21,14 @@ pub struct ImageArgs {
 
 #[derive(Debug, Subcommand)]
 enum ImageCommand {
-    /// Make an image of a root directory or a tarball of one
+    /// Make an image of files of the host
+    ///
+    /// Takes an OCI image layout or an archive of one, an archive of `docker save` or `podman save`, a root directory or a
+    /// tarball of one. Archives may be compressed with gzip or zstd.
     Import {
         /// Name for `create --image`
         name: String,
-        /// Directory or tarball (plain, gzip or zstd), on the machine that hostd runs on
+        /// Directory or archive, on the machine that hostd runs on
         path: PathBuf,
     },
     /// List images

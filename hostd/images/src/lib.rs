@@ -12,7 +12,11 @@ mod digest;
 mod layer;
 pub mod limits;
 mod manifest;
+mod overlay;
 mod pack_tar;
+mod reference;
+mod registry;
+mod registry_allowlist;
 #[cfg(test)]
 mod tar_fixture;
 mod tar_reader;
@@ -26,6 +30,10 @@ pub use manifest::{
     Descriptor, IMAGE_MANIFEST_TYPES, INDEX_TYPES, ImageConfig, IndexEntry, Manifest, ManifestDocument,
     ManifestError, Platform, choose_platform,
 };
+pub use overlay::LayerStack;
 pub use pack_tar::pack_tar;
+pub use reference::{IMAGE_REFERENCE_MAX_BYTES, ImageReference, ImageVersion, RESERVED_PREFIXES};
+pub use registry::{RegistryClient, RegistryError, RegistryLogin, ResolvedManifest};
+pub use registry_allowlist::RegistryAllowlist;
 pub use tar_reader::TarError;
 pub use tree_quota::{QuotaExceeded, TreeQuota};

@@ -52,7 +52,8 @@ impl ImageBackend {
 #[serde(deny_unknown_fields)]
 pub struct ImageImport {
     name: String,
-    /// On the host: a directory, or a tar archive, plain or compressed with gzip or zstd.
+    /// On the host: an OCI image layout or an archive of one, an archive of `docker save`, a root directory or a tarball of
+    /// one. Archives may be compressed with gzip or zstd.
     path: String,
 }
 

@@ -34,6 +34,7 @@ use super::{
     runtimes::Runtimes,
     test_containers::TestContainers,
 };
+use crate::local::resizes::Resizes;
 use hostd_images::RegistryAllowlist;
 use hostd_net::keyed_locks::KeyedLocks;
 use sha2::{Digest, Sha256};

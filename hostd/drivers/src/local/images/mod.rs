@@ -2,6 +2,7 @@
 //! shared by all sandboxes, never written to again.
 
 mod host_image;
+mod import_tree;
 mod mount_points;
 mod store;
 

@@ -1,6 +1,6 @@
 //! The image store: `<data>/images/<name>/rootfs`.
 
-use super::{HostRootfs, mount_points};
+use super::{HostRootfs, import_tree::import_tree, mount_points};
 use crate::{
     DriverError,
     local::{
@@ -11,7 +11,6 @@ use crate::{
         trash::NewEntry,
     },
 };
-use hostd_images::{TreeQuota, copy_tree, unpack_archive_within};
 use protocol::AGENTS_DIR;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -114,7 +113,8 @@ impl ImageStore {
         rootfs
     }
 
-    /// Imports a directory, or a tar archive, plain or compressed with gzip or zstd. Blocks.
+    /// Imports an OCI image layout or an archive of one, an archive of `docker save`, a root directory or a tarball of
+    /// one. Archives may be compressed with gzip or zstd. Blocks.
     pub fn import(&self, name: &str, source: &Path) -> Result<ImageRecord, DriverError> {
         let dir = self.image_dir(name)?;
         if dir.exists() {
@@ -136,16 +136,13 @@ impl ImageStore {
         let rootfs = temporary.join("rootfs");
         let made = files::make_dir(temporary, 0o711).and_then(|()| files::make_dir(&rootfs, 0o755));
         made.map_err(failed("make the image directory"))?;
-        let what = std::fs::metadata(source)
+        std::fs::metadata(source)
             .map_err(|error| refused(format!("{} cannot be read: {error}", source.display())))?;
-        let size_bytes = if what.is_dir() {
-            copy_tree(source, &rootfs)
-        } else {
-            unpack_archive_within(source, &rootfs, TreeQuota::of_image())
-        };
-        let size_bytes = size_bytes.map_err(|error| import_error(source, &error))?;
+        let size_bytes =
+            import_tree(source, &rootfs, temporary).map_err(|error| import_error(source, &error))?;
         mount_points::make_all(&rootfs)
             .map_err(|error| refused(format!("the image has no usable mount point: {error}")))?;
+        mount_points::add_hosts(&rootfs).map_err(failed("write /etc/hosts"))?;
         let created_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
         let listed = ImageRecord { name: name.to_owned(), created_ms, size_bytes };
         let text = serde_json::to_vec(&listed).map_err(io::Error::from);
