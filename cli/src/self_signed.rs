@@ -47,7 +47,7 @@ pub fn make(names: &[String], days: u32, now: SystemTime) -> Result<SelfSigned, 
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, "Slipway API");
-    // A certificate of a server, not an authority: whoever trusts it trusts nothing that it signs.
+    // A certificate of a server, not an authority: a client that trusts it trusts nothing that it signs.
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

@@ -49,7 +49,7 @@ impl Blobs {
         let missing = || ArchiveError::MissingBlob { name: name.to_owned() };
         let (reader, _) = self.open(name).map_err(failed())?.ok_or_else(missing)?;
         let mut bytes = vec![];
-        // One byte more: whoever parses the document refuses it as too large.
+        // One byte more: the parser of the document refuses it as too large.
         reader.take(max_bytes + 1).read_to_end(&mut bytes).map_err(failed())?;
         Ok(bytes)
     }

@@ -41,7 +41,7 @@ pub struct IndexEntry {
     pub descriptor: Descriptor,
     #[serde(default)]
     pub platform: Option<Platform>,
-    /// Notes of whoever wrote the index; in an OCI layout, the tag.
+    /// Notes of the index's author; in an OCI layout, the tag.
     #[serde(default, deserialize_with = "null_as_empty")]
     pub annotations: BTreeMap<String, String>,
 }

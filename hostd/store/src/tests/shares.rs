@@ -61,7 +61,7 @@ async fn lists_and_events_are_those_of_the_principal_and_shared_with_it() {
         insert(&store, new).await;
     }
     share(&store, 1, with("bob", ShareAccess::Read)).await;
-    // The same name in another tenant is somebody else.
+    // The same name in another tenant is another principal.
     share(&store, 3, with("bob", ShareAccess::Run)).await;
     share(&store, 3, Share { grantee: Grantee::Tenant, access: ShareAccess::Run }).await;
     let only = || SharedFilter::Only { tenant: label("acme"), principal: label("bob") };
