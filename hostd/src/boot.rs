@@ -2,6 +2,7 @@
 
 mod drivers;
 mod parts;
+mod registry_logins;
 
 use crate::{
     allocator,

@@ -4,6 +4,7 @@
 use crate::limits::{LOG_QUOTA_DEFAULT_BYTES, SHUTDOWN_DEFAULT_MS};
 use crate::sys::fs_identity::Identity;
 use nix::unistd::{Gid, Uid};
+use protocol::{EnvMap, IMAGE_ENV_VARIABLE};
 use std::path::PathBuf;
 
 #[derive(Debug, Clone)]
@@ -23,6 +24,8 @@ pub struct Config {
     pub shutdown_ms: u64,
     /// Whether jobs are pointed to hostd's proxy on loopback.
     pub proxy: bool,
+    /// Variables of the image, for jobs.
+    pub image_env: EnvMap,
     /// Enables routes that cause faults, for tests.
     pub faults: bool,
 }
@@ -36,7 +39,7 @@ pub struct BadValue {
 }
 
 /// The variables, for `--help`: name, default, meaning.
-pub const VARIABLES: [(&str, &str, &str); 10] = [
+pub const VARIABLES: [(&str, &str, &str); 11] = [
     ("RUNTIMED_DIR", "/run/runtimed", "control directory: socket, records, logs; root only"),
     ("RUNTIMED_PUBLIC_SOCKET", "/run/slipway/sock", "socket for the sandboxed code"),
     ("RUNTIMED_UID", "1000", "user id of everything that is started"),
@@ -47,6 +50,7 @@ pub const VARIABLES: [(&str, &str, &str); 10] = [
     ("RUNTIMED_LOG_BUDGET_MB", "512", "disk space for all logs together"),
     ("RUNTIMED_SHUTDOWN_MS", "8000", "how long a shutdown may take in all"),
     ("RUNTIMED_EGRESS", "none", "proxy: jobs are shown hostd's proxy at 127.0.0.1:900"),
+    (IMAGE_ENV_VARIABLE, "{}", "variables of the image, for jobs: a JSON object of texts"),
 ];
 
 impl Config {
@@ -71,6 +75,9 @@ impl Config {
             "proxy" => true,
             other => return Err(bad("RUNTIMED_EGRESS", other.to_owned(), "none or proxy")),
         };
+        let image_env = text(IMAGE_ENV_VARIABLE, "{}");
+        let image_env = serde_json::from_str(&image_env)
+            .map_err(|_| bad(IMAGE_ENV_VARIABLE, image_env, "a JSON object of texts"))?;
         let home = path("RUNTIMED_HOME", "/home/sandbox".into())?;
         let id = |name| number(name, 1000, 1..=u64::from(u32::MAX - 1), "a user or group id above 0");
         let quota_mb =
@@ -86,6 +93,7 @@ impl Config {
             log_quota_bytes: quota_mb << 20,
             shutdown_ms: number("RUNTIMED_SHUTDOWN_MS", SHUTDOWN_DEFAULT_MS, 100..=600_000, "100 to 600000")?,
             proxy,
+            image_env,
             faults: get("RUNTIMED_FAULTS").is_some_and(|value| value == "1"),
         })
     }
@@ -122,6 +130,7 @@ mod tests {
             ("RUNTIMED_DIR", "x", "RUNTIMED_DIR is \"x\": it must be an absolute path"),
             ("RUNTIMED_LOG_BUDGET_MB", "1", "RUNTIMED_LOG_BUDGET_MB is \"1\": it must be 16 to 1048576"),
             ("RUNTIMED_EGRESS", "open", "RUNTIMED_EGRESS is \"open\": it must be none or proxy"),
+            ("RUNTIMED_IMAGE_ENV", "[]", "RUNTIMED_IMAGE_ENV is \"[]\": it must be a JSON object of texts"),
             ("RUNTIMED_SHUTDOWN_MS", "soon", "RUNTIMED_SHUTDOWN_MS is \"soon\": it must be 100 to 600000"),
         ] {
             assert_eq!(config(&[(name, value)]).map(drop), Err(expected.to_owned()));

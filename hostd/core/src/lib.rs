@@ -27,6 +27,7 @@ mod grant;
 pub mod http2_watch;
 mod idle;
 mod idle_traffic;
+mod image_env;
 pub mod json_schema;
 pub mod limits;
 mod memory_admission;
@@ -79,6 +80,7 @@ pub use file_link::{FileLink, FileLinkSigner};
 pub use grant::{GrantTerms, GrantedModel};
 pub use idle::{DOZE_MAX_WINDOWS, IdleTimes, IdleWindow, SleepDecision, idle_inside_ms};
 pub use idle_traffic::HeartbeatDetector;
+pub use image_env::image_env;
 pub use memory_admission::{Admissions, Headroom, expected_need};
 pub use memory_pressure::{
     Attachment, MemoryCondition, MemorySample, MemoryStalls, MemoryThresholds, Occupation, OpenStreams,

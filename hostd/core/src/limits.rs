@@ -31,6 +31,9 @@ pub const PORTS_MAX: usize = 64;
 pub use protocol::limits::SERVICES_MAX;
 pub const ENV_MAX_COUNT: usize = 256;
 pub const ENV_MAX_BYTES: usize = 256 << 10;
+/// Variables of an image that jobs get: the kernel takes 128 KiB for one variable.
+pub const IMAGE_ENV_MAX_COUNT: usize = 256;
+pub const IMAGE_ENV_MAX_BYTES: usize = 32 << 10;
 pub const METADATA_MAX_COUNT: usize = 64;
 pub const METADATA_MAX_BYTES: usize = 16 << 10;
 pub const MEMORY_DEFAULT_MB: u64 = 1024;
@@ -51,6 +54,9 @@ pub const LINK_LOOKUPS_MAX: usize = 8;
 /// An API token.
 pub const TOKEN_MAX_BYTES: usize = 256;
 pub const TTL_MAX_MS: u64 = 365 * 86_400_000;
+/// How long a pulled image is kept that no sandbox gets, unless configured.
+pub const IMAGE_KEEP_DEFAULT_DAYS: u64 = 14;
+pub const IMAGE_UNUSED_DEFAULT_MS: u64 = IMAGE_KEEP_DEFAULT_DAYS * 86_400_000;
 
 // ---- sandboxes ----
 

@@ -2,19 +2,27 @@
 //! its page tables, which may be large.
 //!
 //! ```text
-//! hostd launch --stdio FILE [--tasks FILE]… [--hide DIR]… [--shield DIR]… [--keep DIR]… -- PROGRAM ARGUMENT…
+//! hostd launch --stdio FILE [--tasks FILE]… [--hide DIR]… [--shield DIR]… [--keep DIR]…
+//!              [--merge-at DIR [--layer DIR]… [--ids FIRST]] -- PROGRAM ARGUMENT…
+//!   --merge-at       where the layers of the image, topmost first, are mounted as one tree
+//!   --ids            the first id of the sandbox on the host: files of layers belong to its users
 //!   standard input   a file that hostd has locked; it stays locked until the runtime exits
 //!   standard error   errors; `@report` in an argument becomes a path to it
 //! ```
 //!
 //! Must not: start a thread, use tokio, or do anything that the death of hostd could leave half done.
 
+use crate::local::{limits::UID_RANGE, user_namespace};
+use hostd_images::{
+    LayerStack,
+    mount_calls::{attach_mount, clone_mount},
+    unshare_mounts,
+};
 use nix::{
     errno::Errno,
     fcntl::{FcntlArg, OFlag, fcntl},
     libc,
     mount::{MntFlags, MsFlags, mount, umount2},
-    sched::{CloneFlags, unshare},
     unistd::{dup2_stderr, dup2_stdin, dup2_stdout, execve, setsid},
 };
 use std::{
@@ -22,7 +30,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+        fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
         unix::{ffi::OsStrExt, fs::OpenOptionsExt},
     },
     path::{Path, PathBuf},
@@ -41,6 +49,12 @@ struct LaunchOptions {
     shield: Vec<PathBuf>,
     /// Mounts that stay visible below a shielded directory.
     keep: Vec<PathBuf>,
+    /// Where the layers of an image become one tree, which lasts as long as the mount namespace.
+    merge_at: Option<PathBuf>,
+    /// Topmost first.
+    layers: Vec<PathBuf>,
+    /// The first id of the sandbox on the host, where layers are mounted with its ids.
+    ids: Option<u32>,
     command: Vec<OsString>,
 }
 
@@ -70,6 +84,9 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<LaunchOptions, Stri
             Some("--hide") => options.hide.push(value),
             Some("--shield") => options.shield.push(value),
             Some("--keep") => options.keep.push(value),
+            Some("--merge-at") => options.merge_at = Some(value),
+            Some("--layer") => options.layers.push(value),
+            Some("--ids") => options.ids = Some(parse_id(&value)?),
             _ => return Err(format!("start: unknown option {}", option.display())),
         }
     }
@@ -79,12 +96,17 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<LaunchOptions, Stri
     Ok(options)
 }
 
+fn parse_id(value: &Path) -> Result<u32, String> {
+    let id = value.to_str().and_then(|text| text.parse().ok());
+    id.ok_or_else(|| format!("start: {} is not an id", value.display()))
+}
+
 fn exec_runtime(options: &LaunchOptions) -> Result<std::convert::Infallible, String> {
     // A session of its own: signals to hostd's terminal or process group do not reach it.
     let _ = setsid();
     let lock = dup_inherited(io::stdin().as_fd()).map_err(while_doing("keep the lock"))?;
     write_pid(lock).map_err(while_doing("write into the lock"))?;
-    if !options.hide.is_empty() || !options.shield.is_empty() {
+    if !options.hide.is_empty() || !options.shield.is_empty() || options.merge_at.is_some() {
         unshare_mounts().map_err(while_doing("have mounts of its own"))?;
     }
     for dir in &options.hide {
@@ -98,6 +120,9 @@ fn exec_runtime(options: &LaunchOptions) -> Result<std::convert::Infallible, Str
     }
     for (dir, mount) in options.keep.iter().zip(&kept) {
         attach_mount(mount.as_fd(), dir).map_err(while_doing("mount the workspace"))?;
+    }
+    if let Some(at) = &options.merge_at {
+        merge_layers(options, at)?;
     }
     for file in &options.tasks {
         let joined = OpenOptions::new().write(true).open(file).and_then(|mut file| file.write_all(b"0"));
@@ -116,6 +141,15 @@ fn exec_runtime(options: &LaunchOptions) -> Result<std::convert::Infallible, Str
     let Err(error) = ran;
     write_stderr(stderr_fd, &format!("{problem}{error}\n"));
     std::process::exit(EXIT_NOT_RUN);
+}
+
+/// Mounts the layers of the image as one tree.
+fn merge_layers(options: &LaunchOptions, at: &Path) -> Result<(), String> {
+    let namespace = options.ids.map(|first| user_namespace::with_ids(first, UID_RANGE)).transpose();
+    let namespace = namespace.map_err(|error| format!("make a user namespace for the image: {error}"))?;
+    let stack = LayerStack { layers: options.layers.clone() };
+    let mounted = stack.mount(at, namespace.as_ref().map(AsFd::as_fd));
+    mounted.map(drop).map_err(while_doing("mount the layers of the image"))
 }
 
 fn while_doing(what: &str) -> impl FnOnce(Errno) -> String {
@@ -149,13 +183,6 @@ fn with_fd<T>(fd: RawFd, act: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
 
 const NONE: Option<&str> = None;
 
-/// Unshares the mount namespace: mounts made here do not reach the host; mounts made on the host still
-/// propagate here.
-fn unshare_mounts() -> Result<(), Errno> {
-    unshare(CloneFlags::CLONE_NEWNS)?;
-    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)
-}
-
 /// Detaches a mount.
 fn detach_mount(dir: &Path) -> Result<(), Errno> {
     match umount2(dir, MntFlags::MNT_DETACH) {
@@ -170,29 +197,6 @@ fn remount_nosuid_nodev(dir: &Path) -> Result<(), Errno> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mount(Some(dir), dir, NONE, MsFlags::MS_BIND, NONE)?;
     mount(NONE, dir, NONE, MsFlags::MS_BIND | MsFlags::MS_REMOUNT | flags, NONE)
-}
-
-/// A copy of a mount, attached nowhere, with its flags.
-#[allow(unsafe_code)]
-fn clone_mount(dir: &Path) -> Result<OwnedFd, Errno> {
-    let path = CString::new(dir.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC;
-    // SAFETY: the path is a C string that lives until the call returns.
-    let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
-    let fd = RawFd::try_from(Errno::result(fd)?).map_err(|_| Errno::EBADF)?;
-    // SAFETY: the kernel returned a new descriptor, which nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-#[allow(unsafe_code)]
-fn attach_mount(mount: BorrowedFd<'_>, dir: &Path) -> Result<(), Errno> {
-    let to = CString::new(dir.as_os_str().as_bytes()).map_err(|_| Errno::EINVAL)?;
-    let (from, flags) = (mount.as_raw_fd(), libc::MOVE_MOUNT_F_EMPTY_PATH);
-    // SAFETY: both paths are C strings that live until the call returns.
-    let done = unsafe {
-        libc::syscall(libc::SYS_move_mount, from, c"".as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags)
-    };
-    Errno::result(done).map(drop)
 }
 
 fn runtime_command(args: &[OsString], stderr_fd: RawFd) -> Result<Vec<CString>, String> {
@@ -232,19 +236,24 @@ mod tests {
 
     #[test]
     fn options_end_where_the_command_begins() {
-        let options =
-            parse(args("--stdio /o --tasks /a --tasks /b --hide /u --shield /d --keep /k -- crun --root /r"))
-                .expect("good");
+        let options = parse(args(
+            "--stdio /o --tasks /a --tasks /b --hide /u --shield /d --keep /k --merge-at /m --layer /1 \
+                        --layer /2 --ids 70000 -- crun --root /r",
+        ))
+        .expect("good");
         let expected = LaunchOptions {
             stdio: Some("/o".into()),
             tasks: vec!["/a".into(), "/b".into()],
             hide: vec!["/u".into()],
             shield: vec!["/d".into()],
             keep: vec!["/k".into()],
+            merge_at: Some("/m".into()),
+            layers: vec!["/1".into(), "/2".into()],
+            ids: Some(70_000),
             command: args("crun --root /r"),
         };
         assert_eq!(options, expected);
-        for bad in ["", "--stdio", "--stdio /o", "--color red -- crun", "--"] {
+        for bad in ["", "--stdio", "--stdio /o", "--color red -- crun", "--ids -1 -- crun", "--"] {
             assert!(parse(args(bad)).is_err(), "{bad:?}");
         }
     }

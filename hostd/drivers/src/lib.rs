@@ -22,7 +22,10 @@ pub use driver::{
 };
 pub use hostd_core::{ContainerState, Handle};
 pub use local::{
-    images::ImageStore,
+    images::{
+        CollectedImages, ImagePuller, ImageRecord, ImageStore, LayeredImage, LoginLookup, PullProgress,
+        PullRequest, PulledFrom, UnusedFor,
+    },
     quota::{QuotaChoice, QuotaSettings},
     trash::empty as empty_trash,
 };

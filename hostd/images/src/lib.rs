@@ -12,6 +12,7 @@ mod digest;
 mod layer;
 pub mod limits;
 mod manifest;
+pub mod mount_calls;
 mod overlay;
 mod pack_tar;
 mod reference;
@@ -30,7 +31,7 @@ pub use manifest::{
     Descriptor, IMAGE_MANIFEST_TYPES, INDEX_TYPES, ImageConfig, IndexEntry, Manifest, ManifestDocument,
     ManifestError, Platform, choose_platform,
 };
-pub use overlay::LayerStack;
+pub use overlay::{LayerStack, unshare_mounts};
 pub use pack_tar::pack_tar;
 pub use reference::{IMAGE_REFERENCE_MAX_BYTES, ImageReference, ImageVersion, RESERVED_PREFIXES};
 pub use registry::{RegistryClient, RegistryError, RegistryLogin, ResolvedManifest};

@@ -1,34 +1,51 @@
 //! The layers of an image as one tree, read-only, mounted in a mount namespace of the caller's own: nothing is left on the
-//! host when its thread ends, however it ends.
+//! host when its thread or process ends, however it ends.
 
+use crate::mount_calls::{attach_mount, clone_mount, idmap_mount};
 use nix::{
     errno::Errno,
-    mount::{MsFlags, mount},
+    mount::{MntFlags, MsFlags, mount, umount2},
     sched::{CloneFlags, unshare},
-    unistd::chdir,
+    sys::stat::Mode,
+    unistd::{chdir, mkdir},
 };
 use std::{
     io,
+    os::fd::{AsFd, BorrowedFd},
     path::{Path, PathBuf},
     thread,
 };
 
 const NONE: Option<&str> = None;
+/// The merged tree, below the directory that it is mounted at.
+const MERGED: &str = "root";
+/// An empty lower directory: an overlay without an upper one has two lower ones at least.
+const EMPTY: &str = "empty";
+/// The directories of the mount points need no more.
+const MOUNT_POINTS_OPTIONS: &str = "mode=0755,size=1m,nr_inodes=1k";
 
-/// Where the layers of an image lie, topmost first, each a directory of its own; two at least.
+/// The layers of an image, topmost first, each a directory of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerStack {
-    pub dir: PathBuf,
-    pub names: Vec<String>,
+    pub layers: Vec<PathBuf>,
 }
 
 impl LayerStack {
-    /// Runs work that sees the merged tree at a path, on a thread with a mount namespace of its own: on the host nothing
-    /// is mounted.
-    pub fn with_merged<T: Send>(&self, work: impl FnOnce(&Path) -> io::Result<T> + Send) -> io::Result<T> {
+    /// The path of the tree that is mounted below a directory.
+    pub fn merged_path(at: &Path) -> PathBuf {
+        at.join(MERGED)
+    }
+
+    /// Runs work that sees the merged tree at a path, on a thread with a mount namespace of its own. `at` is an existing
+    /// directory; what is in it is covered for that thread alone.
+    pub fn with_merged<T: Send>(
+        &self,
+        at: &Path,
+        work: impl FnOnce(&Path) -> io::Result<T> + Send,
+    ) -> io::Result<T> {
         let merged = || {
-            own_mount_namespace().and_then(|()| self.mount())?;
-            work(&self.dir)
+            unshare_mounts()?;
+            work(&self.mount(at, None)?)
         };
         let done = thread::scope(|scope| {
             let thread = thread::Builder::new().name("image-tree".to_owned()).spawn_scoped(scope, merged)?;
@@ -37,18 +54,43 @@ impl LayerStack {
         done?
     }
 
-    /// Mounts the tree over the directory of the layers, which are not needed any more. `mount(2)` takes one page of
-    /// options: the names are short, and relative to the working directory, which is the thread's own by now.
-    fn mount(&self) -> Result<(), Errno> {
-        chdir(&self.dir)?;
-        let flags = MsFlags::MS_RDONLY | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-        let lower = format!("lowerdir={}", self.names.join(":"));
-        mount(Some("overlay"), &self.dir, Some("overlay"), flags, Some(lower.as_str()))
+    /// Mounts the tree below a directory, and returns its path. The caller has a mount namespace of its own, and loses its
+    /// working directory. With a user namespace, files belong to its users.
+    pub fn mount(&self, at: &Path, user_namespace: Option<BorrowedFd<'_>>) -> Result<PathBuf, Errno> {
+        let hardened = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+        mount(Some("tmpfs"), at, Some("tmpfs"), hardened, Some(MOUNT_POINTS_OPTIONS))?;
+        for name in [MERGED, EMPTY] {
+            mkdir(&at.join(name), Mode::from_bits_truncate(0o755))?;
+        }
+        // `mount(2)` takes one page of options: layers get short names, relative to the working directory.
+        let names: Vec<String> = (0..self.layers.len()).map(|number| number.to_string()).collect();
+        for (name, layer) in names.iter().zip(&self.layers) {
+            mount_layer(layer, &at.join(name), user_namespace)?;
+        }
+        chdir(at)?;
+        // Undermost: the root has the attributes of the topmost.
+        let lower = format!("lowerdir={}:{EMPTY}", names.join(":"));
+        mount(Some("overlay"), MERGED, Some("overlay"), MsFlags::MS_RDONLY | hardened, Some(lower.as_str()))?;
+        // The overlay has its own copies.
+        for name in &names {
+            umount2(name.as_str(), MntFlags::MNT_DETACH)?;
+        }
+        chdir("/")?;
+        Ok(Self::merged_path(at))
     }
 }
 
+fn mount_layer(layer: &Path, at: &Path, user_namespace: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    mkdir(at, Mode::from_bits_truncate(0o755))?;
+    let copy = clone_mount(layer)?;
+    if let Some(user_namespace) = user_namespace {
+        idmap_mount(copy.as_fd(), user_namespace)?;
+    }
+    attach_mount(copy.as_fd(), at)
+}
+
 /// Gives the calling thread a mount namespace: its mounts do not reach the host, those of the host still arrive.
-fn own_mount_namespace() -> Result<(), Errno> {
+pub fn unshare_mounts() -> Result<(), Errno> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)
 }
@@ -61,17 +103,37 @@ mod tests {
     #[test]
     fn an_upper_layer_covers_a_lower_one_and_the_host_sees_no_mount() {
         let temp = tempfile::tempdir().expect("a directory");
-        let layers = temp.path().join("layers");
-        for (layer, file, text) in [("a", "same", "upper"), ("b", "same", "lower"), ("b", "other", "lower")] {
-            fs::create_dir_all(layers.join(layer)).expect("made");
-            fs::write(layers.join(layer).join(file), text).expect("written");
+        let at = temp.path().join("at");
+        fs::create_dir(&at).expect("made");
+        let layer = |name: &str| temp.path().join(name);
+        for (name, file, text) in [("a", "same", "upper"), ("b", "same", "lower"), ("b", "other", "lower")] {
+            fs::create_dir_all(layer(name)).expect("made");
+            fs::write(layer(name).join(file), text).expect("written");
         }
-        let stack = LayerStack { dir: layers.clone(), names: vec!["a".to_owned(), "b".to_owned()] };
-        let read = stack.with_merged(|tree| {
+        let stack = LayerStack { layers: vec![layer("a"), layer("b")] };
+        let read = stack.with_merged(&at, |tree| {
             assert!(fs::write(tree.join("new"), "").is_err(), "read-only");
             Ok((fs::read_to_string(tree.join("same"))?, fs::read_to_string(tree.join("other"))?))
         });
         assert_eq!(read.expect("mounted"), ("upper".to_owned(), "lower".to_owned()));
-        assert_eq!(fs::read_dir(&layers).expect("there").count(), 2, "the host sees the layers");
+        assert_eq!(fs::read_dir(&at).expect("there").count(), 0, "the host sees no mount");
+    }
+
+    #[test]
+    fn as_many_layers_as_an_image_may_have_are_mounted() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let at = temp.path().join("at");
+        fs::create_dir(&at).expect("made");
+        let layers: Vec<PathBuf> = (0..crate::limits::LAYERS_MAX + 1)
+            .map(|number| {
+                let layer = temp.path().join(format!("{number:064}"));
+                fs::create_dir(&layer).expect("made");
+                fs::write(layer.join(number.to_string()), "").expect("written");
+                layer
+            })
+            .collect();
+        let count =
+            LayerStack { layers: layers.clone() }.with_merged(&at, |tree| Ok(fs::read_dir(tree)?.count()));
+        assert_eq!(count.expect("mounted"), layers.len());
     }
 }

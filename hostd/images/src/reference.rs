@@ -89,6 +89,20 @@ impl ImageReference {
         &self.repository
     }
 
+    /// Returns the reference to one version of the same repository.
+    pub fn with_digest(&self, digest: &Digest) -> Self {
+        let path = match self.registry() {
+            Some(registry) => format!("{registry}/{}", self.repository),
+            None => self.repository.clone(),
+        };
+        Self {
+            full: format!("{path}@{digest}"),
+            registry: self.registry.clone(),
+            repository: self.repository.clone(),
+            version: ImageVersion::Digest(digest.clone()),
+        }
+    }
+
     pub fn version(&self) -> &ImageVersion {
         &self.version
     }

@@ -6,7 +6,7 @@ use super::{
     views::{self, ok},
 };
 use hostd_core::rfc3339;
-use hostd_drivers::{DriverError, ImageStore};
+use hostd_drivers::{DriverError, ImagePuller, ImageStore};
 use hyper::StatusCode;
 use protocol::api::{ApiErrorCode, Image, Page};
 use serde::Deserialize;
@@ -19,13 +19,17 @@ use utoipa::ToSchema;
 pub enum ImageBackend {
     /// No driver of this host stores images.
     Absent,
-    /// In the data directory, shared by all drivers.
-    Present(ImageStore),
+    /// In the data directory, shared by all drivers. Without a puller, the engine pulls its images itself.
+    Present { images: ImageStore, puller: Option<ImagePuller> },
 }
 
 impl ImageBackend {
     pub fn new(images: ImageStore) -> Self {
-        Self::Present(images)
+        Self::Present { images, puller: None }
+    }
+
+    pub fn with_puller(images: ImageStore, puller: ImagePuller) -> Self {
+        Self::Present { images, puller: Some(puller) }
     }
 
     /// Runs blocking work: images are files.
@@ -34,7 +38,7 @@ impl ImageBackend {
         work: impl FnOnce(&ImageStore) -> Result<T, DriverError> + Send + 'static,
     ) -> Result<T, CallError> {
         let images = match self {
-            Self::Present(images) => images.clone(),
+            Self::Present { images, .. } => images.clone(),
             Self::Absent => {
                 return Err(CallError::new(
                     ApiErrorCode::Unsupported,

@@ -8,11 +8,13 @@ use crate::{
     config::{Config, DriverChoice},
 };
 use hostd_drivers::{
-    AbsentDriver, Driver, DriverError, Drivers, QuotaSettings,
+    AbsentDriver, Driver, DriverError, Drivers, LoginLookup, QuotaSettings,
     docker::{Docker, DockerConfig},
     empty_trash,
-    oci::{self, HostImage, Oci, OciConfig},
+    oci::{self, HostImage, Oci, OciConfig, PullSettings},
 };
+use hostd_images::RegistryAllowlist;
+use hostd_net::outbound::OutboundConnector;
 use hostd_store::identity_files::IdentityFiles;
 use protocol::api::{DOCKER_SOCKET, PODMAN_SOCKET};
 use std::{
@@ -37,13 +39,24 @@ struct DriverInputs<'a> {
     config: &'a Config,
     files: &'a IdentityFiles,
     agents: &'a Agents,
+    pulls: PullSettings,
     runtimed: PathBuf,
+}
+
+/// Returns where images may be pulled from, with which logins.
+pub fn pulls(config: &Config, connector: OutboundConnector, logins: LoginLookup) -> PullSettings {
+    PullSettings { connector, registries: RegistryAllowlist::new(config.image_registries.clone()), logins }
 }
 
 /// Opens the drivers. The default must work, except for a Docker that is down, which recovers by itself. The
 /// other driver is opened where possible.
-pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Result<OpenedDrivers, Failure> {
-    let inputs = DriverInputs { config, files, agents, runtimed: runtimed(config)? };
+pub async fn open(
+    config: &Config,
+    files: &IdentityFiles,
+    agents: &Agents,
+    pulls: PullSettings,
+) -> Result<OpenedDrivers, Failure> {
+    let inputs = DriverInputs { config, files, agents, pulls, runtimed: runtimed(config)? };
     // Runs in the background and ends with hostd at the latest.
     drop(empty_trash(&config.data_dir));
     let socket = EngineSocket::find(config.docker_socket.as_deref(), Path::exists);
@@ -59,7 +72,7 @@ pub async fn open(config: &Config, files: &IdentityFiles, agents: &Agents) -> Re
     let mut images = ImageBackend::Absent;
     match oci {
         Ok(oci) => {
-            images = ImageBackend::new(oci.images().clone());
+            images = ImageBackend::with_puller(oci.images().clone(), oci.puller().clone());
             all.push(Arc::new(oci));
         }
         Err(error) => absent.push(AbsentDriver {
@@ -203,6 +216,7 @@ impl DriverInputs<'_> {
             host_image: HostImage { allow: self.config.host_image_dirs.clone() },
             agents: self.agents.dir().map(Path::to_owned),
             quota: self.quota(),
+            pulls: self.pulls.clone(),
             templates: self.config.templates.clone(),
         }
     }

@@ -1,6 +1,9 @@
 //! The parts that hostd is made of, opened in their order, before anything is served.
 
-use super::{DATABASE, bind, drivers, drivers::OpenedDrivers, failed, local_address, scheme_of};
+use super::{
+    DATABASE, bind, drivers, drivers::OpenedDrivers, failed, local_address, registry_logins::registry_logins,
+    scheme_of,
+};
 use crate::{
     agents::Agents,
     api::{self, ApiParts, ImageBackend},
@@ -22,7 +25,7 @@ use hostd_edge::{
 use hostd_models::{Models, gateway::Gateway};
 use hostd_net::{outbound::OutboundConnector, tls::Tls};
 use hostd_store::{
-    Clock, OpenError, Store, StoreError,
+    Clock, OpenError, Secrets, Store, StoreError,
     disk_space::DiskSpace,
     identity_files::{IdentityFiles, load_or_create},
 };
@@ -70,16 +73,20 @@ impl Parts {
         );
         let agents = agents.map_err(|error| Failure::Usage(error.to_string()))?;
         disk.ensure_free();
-        let OpenedDrivers { drivers, default, images } = drivers::open(config, &files, &agents).await?;
+        let (clock, outside) = (Clock::new(), OutboundConnector::from_host_config());
+        let secrets = Secrets::new(store.clone(), &config.data_dir);
+        let logins = registry_logins(secrets, clock);
+        let pulls = drivers::pulls(config, outside.clone(), logins);
+        let OpenedDrivers { drivers, default, images } =
+            drivers::open(config, &files, &agents, pulls).await?;
         let listener = bind("SLIPWAY_PREVIEW_BIND", config.preview_bind).await?;
         let previews = previews(config, local_address(&listener)?.port());
         let models = Models::load(store.clone(), &config.data_dir, config.task_budget).await;
         let models = models.map_err(|error| failed("load the model providers", &error))?;
-        let outside = OutboundConnector::from_host_config();
         let model_idle = Duration::from_secs(config.model_idle_s);
         let gateway = Gateway::new(models.clone(), outside.clone()).with_idle(model_idle);
         let egress = egress(config, &store, &previews, outside).await?;
-        let (clock, defaults) = (Clock::new(), defaults(config, default));
+        let defaults = defaults(config, default);
         let parts = Self {
             disk,
             memory,

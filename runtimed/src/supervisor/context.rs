@@ -9,7 +9,7 @@ use crate::log::EventLog;
 use crate::shim::messages::{JobSpec, Stdin};
 use crate::sys::clock::wall_ms;
 use crate::sys::{cgroup, fd_limit};
-use protocol::{EnvMap, Fact, STATUS_URL, STATUS_URL_VARIABLE};
+use protocol::{AGENTS_BIN, EnvMap, Fact, STATUS_URL, STATUS_URL_VARIABLE};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +30,12 @@ const LANG: &str = "C.UTF-8";
 const TERM: &str = "xterm-256color";
 /// Shells in order of preference; an image without any fails with the name of the last.
 const SHELLS: [&str; 4] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/bin/sh"];
+
+/// Agents come last, also on the search path of an image.
+fn with_agents(path: &str) -> String {
+    let has_agents = path.split(':').any(|dir| dir == AGENTS_BIN);
+    if has_agents { path.to_owned() } else { format!("{path}:{AGENTS_BIN}") }
+}
 
 impl Context {
     pub fn new(config: Arc<Config>, jobs: Jobs, events: EventLog) -> Self {
@@ -73,15 +79,23 @@ impl Context {
         }
     }
 
-    /// A clean environment: a few variables every program needs, then those of the request. Nothing of
-    /// runtimed's own.
+    /// A clean environment: a few variables every program needs, those of the image, then those of the request. Nothing
+    /// of runtimed's own.
     pub fn environment(&self, given: &EnvMap, tty: bool) -> Vec<(String, String)> {
         let mut env = EnvMap::new();
         let mut set = |name: &str, value: String| drop(env.insert(name.to_owned(), value));
         set("PATH", PATH.to_owned());
+        set("LANG", LANG.to_owned());
+        for (name, value) in &self.config.image_env {
+            match name.as_str() {
+                "PATH" if value.is_empty() => {}
+                "PATH" => set(name, with_agents(value)),
+                _ => set(name, value.clone()),
+            }
+        }
+        // Also where the image says otherwise.
         set("HOME", self.config.home.display().to_string());
         set("USER", self.config.user.clone());
-        set("LANG", LANG.to_owned());
         set(STATUS_URL_VARIABLE, STATUS_URL.to_owned());
         if tty {
             set("TERM", TERM.to_owned());

@@ -7,7 +7,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use hostd_core::Blueprint;
-use hostd_drivers::oci::{HostImage, Oci, OciConfig};
+use hostd_drivers::oci::{HostImage, Oci, OciConfig, PullSettings};
 use hostd_drivers::{Driver, LaunchRequest, ProgressSink, QuotaSettings, SandboxBadge};
 use protocol::api::{Label, Limits, Owner, SandboxId};
 use std::path::PathBuf;
@@ -36,6 +36,7 @@ impl DriverFixture {
             host_image: HostImage::default(),
             agents: None,
             quota: QuotaSettings::default(),
+            pulls: PullSettings::anonymous(),
             templates: None,
         };
         Ok(Self { driver: Oci::open(config).await?, dir })

@@ -32,7 +32,9 @@ impl Layer {
 
     fn tar(&self) -> Result<Vec<u8>> {
         let mut tar = Command::new("tar");
-        tar.args(["--create", "--numeric-owner", "--xattrs", "--format=pax"]);
+        // The same files are the same layer.
+        tar.args(["--create", "--numeric-owner", "--xattrs", "--format=pax", "--sort=name", "--mtime=@0"]);
+        tar.arg("--pax-option=delete=atime,delete=ctime");
         tar.arg("--directory").arg(self.path());
         tar.arg(".");
         let output = tar.output()?;
@@ -73,6 +75,19 @@ impl ImageLayout {
 
     pub fn path(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// The digest of the largest blob, which is a layer.
+    pub fn largest_blob(&self) -> Result<String> {
+        let blobs = fs::read_dir(self.path().join("blobs/sha256"))?.collect::<Result<Vec<_>, _>>()?;
+        let largest = blobs.iter().max_by_key(|blob| blob.metadata().map_or(0, |meta| meta.len()));
+        let name = largest.context("a blob")?.file_name();
+        Ok(format!("sha256:{}", name.to_string_lossy()))
+    }
+
+    /// The file of a blob.
+    pub fn blob(&self, digest: &str) -> PathBuf {
+        self.path().join("blobs").join(digest.replace(':', "/"))
     }
 
     /// The layout as one archive.

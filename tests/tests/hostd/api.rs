@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{Method, Request};
-use protocol::api::{ApiErrorCode, MemoryLevel};
+use protocol::api::{ApiErrorCode, MemoryLevel, ProblemCode};
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -338,7 +338,8 @@ async fn removing_an_image_never_takes_the_root_from_a_sandbox() -> Result<()> {
         ensure!(operator.delete("/v1/images/used").await?.status == 204);
     }
     let gone = operator.post("/v1/sandboxes", &json!({"image": "used"})).await?;
-    ensure!(gone.status == 422 && gone.error()?.detail.field.as_deref() == Some("image"), "{}", gone.text());
+    let problem = gone.error()?.detail.problem.map(|problem| problem.code);
+    ensure!(problem == Some(ProblemCode::ImageMissing), "{}", gone.text());
     Ok(())
 }
 

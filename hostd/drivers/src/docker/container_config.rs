@@ -11,7 +11,10 @@ use super::{
     limits::{LOG_MAX_SIZE, STOP_TIMEOUT_S},
 };
 use hostd_core::Blueprint;
-use protocol::api::{Limits, Network};
+use protocol::{
+    IMAGE_ENV_VARIABLE,
+    api::{Limits, Network},
+};
 use sha2::{Digest, Sha256};
 use std::{
     collections::BTreeMap,
@@ -206,9 +209,14 @@ impl ContainerConfig<'_> {
             ("RUNTIMED_EGRESS", egress),
             ("RUNTIMED_FAULTS", "0"),
         ];
-        let known = |name: &&String| !fixed.iter().any(|(known, _)| known == name);
+        let known =
+            |name: &&String| *name != IMAGE_ENV_VARIABLE && !fixed.iter().any(|(known, _)| known == name);
         let others = self.prepared.requirements.variables.iter().filter(known).map(|name| format!("{name}="));
-        fixed.iter().map(|(name, value)| format!("{name}={value}")).chain(others).collect()
+        // Always ours: an image may have a variable of this name.
+        let none = || format!("{IMAGE_ENV_VARIABLE}={{}}");
+        let image = self.prepared.requirements.image_env.clone().unwrap_or_else(none);
+        let fixed = fixed.iter().map(|(name, value)| format!("{name}={value}"));
+        fixed.chain(others).chain([image]).collect()
     }
 }
 
@@ -245,23 +253,35 @@ mod tests {
     }
 
     fn container_of(podman: bool, change: impl FnOnce(&mut Blueprint)) -> CreateContainer {
-        let mut blueprint = blueprint();
-        change(&mut blueprint);
-        let prepared = PreparedImage {
+        container_with(&prepared(), podman, change)
+    }
+
+    fn prepared() -> PreparedImage {
+        PreparedImage {
             image: "slipway-host:1".into(),
             id: "sha256:1".into(),
             binds: vec![("/usr".into(), "/usr".into())],
             requirements: ImageRequirements {
                 volumes: vec!["/data".into()],
+                image_env: Some("RUNTIMED_IMAGE_ENV={\"A\":\"1\"}".into()),
                 variables: vec!["RUNTIMED_UID".into(), "RUNTIMED_NEW".into()],
             },
-        };
+        }
+    }
+
+    fn container_with(
+        prepared: &PreparedImage,
+        podman: bool,
+        change: impl FnOnce(&mut Blueprint),
+    ) -> CreateContainer {
+        let mut blueprint = blueprint();
+        change(&mut blueprint);
         let filter = SeccompProfile { json: "{}".into(), path: "/f".into() };
         let config = ContainerConfig {
             filter: &filter,
             podman,
             blueprint: &blueprint,
-            prepared: &prepared,
+            prepared,
             hostname: "h",
             runtimed: Path::new("/r"),
             workspace: Path::new("/w"),
@@ -340,10 +360,21 @@ mod tests {
             "RUNTIMED_EGRESS=proxy",
             "RUNTIMED_FAULTS=0",
             "RUNTIMED_NEW=",
+            "RUNTIMED_IMAGE_ENV={\"A\":\"1\"}",
         ] {
             assert!(made.env.iter().any(|pair| pair == expected), "{expected}");
         }
         assert!(!made.env.contains(&"RUNTIMED_UID=".to_owned()));
+    }
+
+    #[test]
+    fn an_image_without_variables_cannot_set_those_of_jobs() {
+        let mut prepared = prepared();
+        prepared.requirements.image_env = None;
+        prepared.requirements.variables = vec![IMAGE_ENV_VARIABLE.to_owned()];
+        let made = container_with(&prepared, false, |_| {});
+        let of_image: Vec<_> = made.env.iter().filter(|pair| pair.starts_with(IMAGE_ENV_VARIABLE)).collect();
+        assert_eq!(of_image, ["RUNTIMED_IMAGE_ENV={}"]);
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl LocalDriver for DockerInner {
         &self.templates
     }
 
-    fn rootfs(&self, image: &str) -> Option<images::Rootfs> {
+    fn rootfs(&self, _: Option<&SandboxId>, image: &str) -> Option<images::Rootfs> {
         self.images.store().find(image).ok()
     }
 

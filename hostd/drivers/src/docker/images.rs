@@ -1,25 +1,21 @@
 //! Images for the engine. The image `host` and imported ones are imported into the engine once, under names
 //! of ours; any other name is resolved by the engine and pulled when the engine does not have it.
 
+mod engine_failure;
 #[cfg(test)]
 pub mod fixture;
-mod image_error;
 mod image_requirements;
-mod pull_slots;
-mod repeat_progress;
-mod single_flight;
 mod tar_stream;
 
 use super::engine::{Engine, Image};
 use crate::{
     DriverError, ProgressSink,
-    local::{blueprint_checks::refused, images as local},
+    local::{
+        blueprint_checks::refused,
+        images::{self as local, Flight, ImageError, PullSlots, SingleFlight, repeat_progress},
+    },
 };
 use hostd_images::{ImageReference, RESERVED_PREFIXES, RegistryAllowlist};
-use image_error::ImageError;
-use pull_slots::PullSlots;
-use repeat_progress::repeat_progress;
-use single_flight::{Flight, SingleFlight};
 use std::path::PathBuf;
 
 pub use image_requirements::ImageRequirements;
@@ -83,9 +79,7 @@ impl EngineImages {
         if self.store.has(name) {
             return Ok(ImageSource::Store);
         }
-        let name = ImageReference::parse(name)
-            .map_err(|why| refused("image", format!("{name:?} is not a valid image name: {why}"), &[]))?;
-        Ok(ImageSource::Engine(name))
+        local::parse_reference(name).map(ImageSource::Engine)
     }
 
     /// Makes the image available in the engine. Concurrent requests for one image share one import or pull.
@@ -112,7 +106,7 @@ impl EngineImages {
                     let what = format!("importing the image {name} into the container engine");
                     // The engine sends nothing while it stores the archive.
                     let imported = repeat_progress(&leader.progress, &what, |progress| {
-                        let tar = tar_stream::tar_stream(rootfs.path.clone(), what.clone(), progress);
+                        let tar = tar_stream::tar_stream(rootfs.tree.clone(), what.clone(), progress);
                         self.engine.import(&repository, &tag, tar)
                     });
                     let imported = imported.await;

@@ -43,11 +43,6 @@ pub const EXEC_MAX_MS: u64 = 5_000;
 pub const IMAGE_LABELS_MAX_BYTES: usize = 64 << 10;
 pub const IMAGE_VOLUMES_MAX: usize = 64;
 pub const IMAGE_VARIABLES_MAX: usize = 64;
-pub const VOLUME_PATH_MAX_BYTES: usize = 1024;
-/// Concurrent pulls, in total and for one tenant, and how long a pull waits for its slot.
-pub const PULLS_MAX: usize = 4;
-pub const PULLS_TENANT_MAX: usize = 3;
-pub const PULL_WAIT_MAX_MS: u64 = 10 * 60 * 1000;
 /// Steps of a launch. Each makes progress unless something else changes the container.
 pub const LAUNCH_STEPS_MAX: usize = 16;
 /// How long a thaw waits for the engine before it goes by the control group.

@@ -18,11 +18,12 @@
 //! **Invariant:** a container is touched only when its labels are authentic for its name and name a launch
 //! that is on our disk.
 
+use super::local::container_paths;
+
 mod cgroup_membership;
 mod classify_state;
 mod container_cache;
 mod container_config;
-mod container_paths;
 mod death;
 mod destroy;
 mod destroyed_launches;

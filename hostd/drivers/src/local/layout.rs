@@ -55,6 +55,29 @@ impl Layout {
     pub fn images(&self) -> PathBuf {
         self.data.join("images")
     }
+    /// Images by reference, one directory each. No name of an image begins with a dot.
+    pub fn pulled_images(&self) -> PathBuf {
+        self.images().join(".pulled")
+    }
+    pub fn layers(&self) -> PathBuf {
+        self.images().join(".layers")
+    }
+    /// Layers that are being downloaded.
+    pub fn blobs(&self) -> PathBuf {
+        self.images().join(".blobs")
+    }
+    /// An empty directory, over which the layers of an image are mounted in a mount namespace of its own.
+    pub fn merge_at(&self) -> PathBuf {
+        self.images().join(".merged")
+    }
+    /// The image of sandboxes that name none, if the operator chose one.
+    pub fn default_image(&self) -> PathBuf {
+        self.images().join(".default")
+    }
+    /// The sandboxes that are launched from layers, whichever driver asks.
+    pub fn pinning_sandboxes(&self) -> PathBuf {
+        self.data.join("oci")
+    }
     pub fn trash(&self) -> PathBuf {
         Self::trash_of(&self.data)
     }
@@ -74,6 +97,12 @@ pub struct SandboxDir {
 }
 
 impl SandboxDir {
+    /// The file with the image that the sandbox was launched with.
+    pub const IMAGE: &str = "image.json";
+
+    pub fn image(&self) -> PathBuf {
+        self.dir.join(Self::IMAGE)
+    }
     pub fn path(&self) -> &Path {
         &self.dir
     }

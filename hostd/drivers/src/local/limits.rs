@@ -79,3 +79,12 @@ pub const TREE_DEPTH_MAX: usize = 64;
 
 /// How long to wait for the parent to reap a PID 1 that exited; after that its exit status stays unknown.
 pub const REAPED_MAX_MS: u64 = 50;
+/// `image.json`, and `layer.json`.
+pub const IMAGE_RECORD_MAX_BYTES: u64 = 4 << 20;
+pub const LAYER_RECORD_MAX_BYTES: u64 = 4096;
+/// Concurrent pulls, in total and for one tenant, and how long a pull waits for its slot.
+pub const PULLS_MAX: usize = 4;
+pub const PULLS_TENANT_MAX: usize = 3;
+pub const PULL_WAIT_MAX_MS: u64 = 10 * 60 * 1000;
+/// Layers of one image that are downloaded at the same time.
+pub const LAYER_DOWNLOADS_MAX: usize = 4;

@@ -47,19 +47,23 @@ pub trait LocalDriver: Send + Sync + Sized + 'static {
 
     fn templates(&self) -> &Templates;
 
-    /// The root file system of an image, if it lies on this host.
-    fn rootfs(&self, image: &str) -> Option<Rootfs>;
+    /// The root file system of an image, if it lies on this host; of a sandbox that was launched, the one it has.
+    fn rootfs(&self, sandbox: Option<&SandboxId>, image: &str) -> Option<Rootfs>;
 
     /// The first content of a new workspace: the template that was asked for, or the skeleton of the image.
-    fn find_seed(&self, blueprint: &Blueprint) -> Result<Option<SeedSource>, DriverError> {
+    fn find_seed(
+        &self,
+        sandbox: Option<&SandboxId>,
+        blueprint: &Blueprint,
+    ) -> Result<Option<SeedSource>, DriverError> {
         match &blueprint.seed {
             Some(seed) => self.templates().find(&seed.template).map(Some),
-            None => Ok(self.rootfs(&blueprint.image).as_ref().and_then(skel_of)),
+            None => Ok(self.rootfs(sandbox, &blueprint.image).as_ref().and_then(skel_of)),
         }
     }
 
     fn make_workspace(&self, sandbox: &SandboxId, blueprint: &Blueprint) -> Result<(), DriverError> {
-        let seed = || self.find_seed(blueprint);
+        let seed = || self.find_seed(Some(sandbox), blueprint);
         self.workspaces().make(sandbox, &NewWorkspace { limits: &blueprint.limits, seed: &seed })
     }
 
@@ -68,7 +72,7 @@ pub trait LocalDriver: Send + Sync + Sized + 'static {
         let record = self.read_badge(sandbox)?;
         if let Some(record) = &record {
             // A template that is gone is found out while the files are still there.
-            self.find_seed(&record.blueprint)?;
+            self.find_seed(Some(sandbox), &record.blueprint)?;
         }
         self.workspaces().remove(sandbox).map_err(failed("empty the workspace"))?;
         record.map_or(Ok(()), |record| self.make_workspace(sandbox, &record.blueprint))
@@ -76,7 +80,7 @@ pub trait LocalDriver: Send + Sync + Sized + 'static {
 
     /// Checks of a new sandbox that no later launch repeats: its seed, and room for it.
     fn check_new(&self, blueprint: &Blueprint) -> Result<(), DriverError> {
-        self.find_seed(blueprint)?;
+        self.find_seed(None, blueprint)?;
         let disk_mb = blueprint.limits.disk_mb;
         disk_mb.map_or(Ok(()), |disk_mb| self.workspaces().check_room(disk_mb))
     }

@@ -6,6 +6,7 @@
 pub mod blueprint_checks;
 pub mod cgroup;
 pub mod chown_tree;
+pub mod container_paths;
 pub mod disk_usage;
 pub mod files;
 #[cfg(test)]
@@ -32,4 +33,5 @@ pub mod seed;
 pub mod signed_badge;
 mod syscall_table;
 pub mod trash;
+pub mod user_namespace;
 pub mod workspace;

@@ -8,10 +8,10 @@
 use super::{
     super::DriverError,
     blueprint_checks::refused,
-    images::Rootfs,
+    images::{RootTree, Rootfs},
     limits::{SANDBOX_UID, SEED_MAX_BYTES, SEED_MAX_ENTRIES},
 };
-use hostd_images::{TreeQuota, copy_tree_within, limits::IMAGE_DEPTH_MAX, unpack_archive_within};
+use hostd_images::{LayerStack, TreeQuota, copy_tree_within, limits::IMAGE_DEPTH_MAX, unpack_archive_within};
 use std::{
     fs, io,
     os::unix::fs::lchown,
@@ -28,6 +28,11 @@ const ARCHIVE_ENDINGS: [&str; 4] = ["tar", "tar.gz", "tar.zst", "tgz"];
 pub enum SeedSource {
     Directory(PathBuf),
     Archive(PathBuf),
+    /// The skeleton of an image of layers.
+    Layers {
+        stack: LayerStack,
+        merge_at: PathBuf,
+    },
 }
 
 /// The templates of the operator.
@@ -54,9 +59,13 @@ impl Templates {
 pub fn skel_of(rootfs: &Rootfs) -> Option<SeedSource> {
     let bound =
         rootfs.binds.iter().find_map(|(from, to)| Some(from.join(Path::new(SKEL).strip_prefix(to).ok()?)));
-    let (mut path, names) = match bound {
-        Some(path) => (path, &[][..]),
-        None => (rootfs.path.clone(), &["opt", "sandbox-skel"][..]),
+    let (mut path, names) = match (bound, &rootfs.tree) {
+        (Some(path), _) => (path, &[][..]),
+        (None, RootTree::Directory(root)) => (root.clone(), &["opt", "sandbox-skel"][..]),
+        (None, RootTree::Layers { stack, merge_at, has_skeleton }) => {
+            let layers = || SeedSource::Layers { stack: stack.clone(), merge_at: merge_at.clone() };
+            return has_skeleton.then(layers);
+        }
     };
     for name in names {
         path.push(name);
@@ -74,6 +83,11 @@ pub fn write(source: &SeedSource, to: &Path, disk_mb: Option<u64>) -> io::Result
     match source {
         SeedSource::Directory(dir) => copy_tree_within(dir, to, quota),
         SeedSource::Archive(file) => unpack_archive_within(file, to, quota),
+        // The path has no link: that was checked when the image was made.
+        SeedSource::Layers { stack, merge_at } => {
+            let skeleton = SKEL.trim_start_matches('/');
+            stack.with_merged(merge_at, |tree| copy_tree_within(&tree.join(skeleton), to, quota))
+        }
     }
     .map(drop)
 }
@@ -178,7 +192,7 @@ mod tests {
         let (image, outside) = (temp.path().join("rootfs"), temp.path().join("outside"));
         fs::create_dir_all(outside.join("sandbox-skel")).expect("made");
         fs::create_dir_all(image.join("opt")).expect("made");
-        let rootfs = Rootfs { path: image.clone(), binds: vec![] };
+        let rootfs = Rootfs::directory(image.clone(), vec![]);
         assert_eq!(skel_of(&rootfs), None);
         symlink(outside.join("sandbox-skel"), image.join("opt/sandbox-skel")).expect("linked");
         assert_eq!(skel_of(&rootfs), None);
@@ -188,7 +202,7 @@ mod tests {
         fs::remove_dir_all(image.join("opt")).expect("removed");
         symlink(&outside, image.join("opt")).expect("linked");
         assert_eq!(skel_of(&rootfs), None);
-        let bound = Rootfs { path: image, binds: vec![(outside.join("sandbox-skel"), SKEL.into())] };
+        let bound = Rootfs::directory(image, vec![(outside.join("sandbox-skel"), SKEL.into())]);
         assert_eq!(skel_of(&bound), Some(SeedSource::Directory(outside.join("sandbox-skel"))));
     }
 }

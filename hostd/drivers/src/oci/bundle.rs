@@ -34,7 +34,7 @@ const MASKED: [&str; 10] = [
     "/proc/timer_stats",
 ];
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
-/// The only variable of PID 1: how jobs reach the network.
+/// A variable of PID 1: how jobs reach the network.
 const EGRESS_PROXY: &str = "RUNTIMED_EGRESS=proxy";
 /// Annotation in which crun takes a compiled filter.
 const BPF_ANNOTATION: &str = "run.oci.seccomp_bpf_data";
@@ -49,6 +49,8 @@ pub struct Bundle<'a> {
     pub nofile: u64,
     /// Whether jobs get hostd's proxy.
     pub proxy: bool,
+    /// Variables of the image, for jobs, as PID 1 takes them.
+    pub image_env: Option<String>,
     /// For runtimes that join the control groups themselves.
     pub cgroups_path: String,
     /// The compiled filter.
@@ -61,7 +63,8 @@ impl Bundle<'_> {
         if self.profile.precompiled() {
             annotations.insert(BPF_ANNOTATION.to_owned(), self.filter.to_owned());
         }
-        let root = RootBuilder::default().path(&self.mounts.rootfs.path).readonly(true).build()?;
+        let root =
+            RootBuilder::default().path(self.mounts.rootfs.tree.mounted_at()).readonly(true).build()?;
         let spec = SpecBuilder::default()
             .version("1.0.2")
             .root(root)
@@ -97,12 +100,17 @@ impl Bundle<'_> {
         ProcessBuilder::default()
             .terminal(false)
             .args(vec![RUNTIMED_INSIDE.to_owned()])
-            .env(self.proxy.then(|| EGRESS_PROXY.to_owned()).into_iter().collect::<Vec<_>>())
+            .env(self.variables())
             .cwd("/")
             .capabilities(capabilities)
             .rlimits(vec![nofile, core])
             .no_new_privileges(true)
             .build()
+    }
+
+    fn variables(&self) -> Vec<String> {
+        let egress = self.proxy.then(|| EGRESS_PROXY.to_owned());
+        egress.into_iter().chain(self.image_env.clone()).collect()
     }
 
     fn linux(&self) -> Result<Linux, SeccompError> {

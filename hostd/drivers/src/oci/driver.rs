@@ -7,7 +7,7 @@ use super::{
     },
     cgroup::{Cgroup, Hierarchies},
     files::failed,
-    images::{ImageStore, Rootfs},
+    images::{ImagePuller, ImageStore, Rootfs},
     init::Init,
     layout::Layout,
     local_driver::{LocalDriver, limit_names},
@@ -43,6 +43,7 @@ pub struct OciInner {
     /// The PID namespace of hostd.
     pub pid_namespace: PidNamespace,
     pub images: ImageStore,
+    pub puller: ImagePuller,
     pub uid_ranges: UidRanges,
     pub runtimed: PathBuf,
     pub launcher: PathBuf,
@@ -82,8 +83,9 @@ impl LocalDriver for OciInner {
         &self.templates
     }
 
-    fn rootfs(&self, image: &str) -> Option<Rootfs> {
-        self.images.find(image).ok()
+    fn rootfs(&self, sandbox: Option<&SandboxId>, image: &str) -> Option<Rootfs> {
+        let pinned = sandbox.and_then(|sandbox| self.images.pinned(&self.dir(sandbox), image));
+        pinned.map_or_else(|| self.images.find(image).ok(), |record| self.images.rootfs(&record))
     }
 
     fn running_sandbox(&self, sandbox: &SandboxId) -> io::Result<Arc<RunningSandbox>> {
@@ -134,6 +136,11 @@ impl Oci {
     pub fn images(&self) -> &ImageStore {
         &self.inner.images
     }
+
+    /// Pulls images into the store.
+    pub fn puller(&self) -> &ImagePuller {
+        &self.inner.puller
+    }
 }
 
 #[async_trait]
@@ -169,7 +176,7 @@ impl Driver for Oci {
             disk_limit: self.inner.disk_means().map(|means| means.name().to_owned()),
             pause: true,
             runtimes: vec![self.inner.profile.name()],
-            images: strings(&["host", "imported"]),
+            images: strings(&["host", "imported", "registry"]),
             isolation: strings(&["a user namespace of its own", "seccomp", "read-only root"]),
         }
     }

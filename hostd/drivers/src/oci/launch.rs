@@ -13,16 +13,17 @@ use super::{
     driver::OciInner,
     files::{self, failed},
     id_map::IdMap,
+    images::{PullProgress, PullRequest, RootTree, Rootfs},
     init::Init,
     init_exit::stdio_lines,
     layout::SandboxDir,
     limits::{LAUNCH_WAIT_MAX_MS, POLL_MS, UID_RANGE},
     mounts::SandboxMounts,
     signed_badge::BadgeRecord,
-    spawn_runtime::{self, RuntimeCommand},
+    spawn_runtime::{self, MergedLayers, RuntimeCommand},
 };
 use crate::local::local_driver::LocalDriver;
-use hostd_core::Blueprint;
+use hostd_core::{Blueprint, image_env};
 use protocol::api::{Network, SandboxId};
 use std::{
     fs::{File, TryLockError},
@@ -51,13 +52,18 @@ impl OciInner {
         }
         check_limits(&blueprint.limits)?;
         self.workspaces().check(&blueprint.limits)?;
-        self.images.find(&blueprint.image).map(drop)
+        if self.images.has(&blueprint.image) {
+            return self.images.find(&blueprint.image).map(drop);
+        }
+        self.puller.check(&blueprint.image).map(drop)
     }
 
     pub async fn launch(self: &Arc<Self>, order: &LaunchRequest) -> Result<Handle, DriverError> {
         self.check(&order.blueprint)?;
         let sandbox = order.badge.sandbox;
         let (dir, group) = (self.dir(&sandbox), self.cgroup(&sandbox));
+        // Before the lock: a pull may take minutes.
+        let rootfs = self.find_rootfs(order).await?;
         let begun = Instant::now();
         let lock = self.lock_launch(&dir).await?;
         if let Some(record) = self.read_badge(&sandbox)?
@@ -71,18 +77,46 @@ impl OciInner {
         }
         let wanted = order.clone();
         // The lock moves along: the work goes on when the caller is cancelled.
-        let prepare = move |inner: &Self| inner.prepare(&wanted).map(|(record, badge)| (record, badge, lock));
-        let (record, badge, lock) = self.spawn_blocking(prepare).await?;
+        let prepare = move |inner: &Self| {
+            inner.prepare(&wanted, &rootfs).map(|(record, badge)| (record, badge, rootfs, lock))
+        };
+        let (record, badge, rootfs, lock) = self.spawn_blocking(prepare).await?;
         let prepared = begun.elapsed();
         // The badge is synced to disk while the runtime works.
         let kept_on_disk = tokio::task::spawn_blocking(move || badge.map_or(Ok(()), |file| file.sync_all()));
-        let started = spawn_runtime::run_to_end(self.runtime_command(&sandbox, lock), &group).await;
+        let started = spawn_runtime::run_to_end(self.runtime_command(&record, &rootfs, lock), &group).await;
         let synced = kept_on_disk.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         started.map_err(|error| with_stdio(error, &dir))?;
         synced.map_err(failed("sync the badge"))?;
         let init = find_init(&dir, &group)?.ok_or_else(|| exited_at_once(&dir))?;
         tracing::debug!(%sandbox, pid = init.pid, ?prepared, launched = ?begun.elapsed(), "sandbox launched");
         Ok(handle(&init, record.uid_base))
+    }
+
+    /// Finds the image of a sandbox: the one of its earlier launches, or one of this name, or one that is pulled.
+    async fn find_rootfs(&self, order: &LaunchRequest) -> Result<Rootfs, DriverError> {
+        let (name, dir) = (&order.blueprint.image, self.dir(&order.badge.sandbox));
+        let damaged = || DriverError::Damaged { message: format!("the image {name} has no layers") };
+        if let Some(record) = self.images.pinned(&dir, name) {
+            return self.images.rootfs(&record).ok_or_else(damaged);
+        }
+        let record = if self.images.has(name) {
+            let named = self.images.record(name).filter(|record| record.layered.is_some());
+            let Some(record) = named else { return self.images.find(name) };
+            record
+        } else {
+            let request = PullRequest {
+                reference: &self.puller.check(name)?,
+                tenant: order.badge.owner.tenant.as_str(),
+                progress: &order.progress,
+                counters: &Arc::new(PullProgress::default()),
+                name: None,
+            };
+            self.puller.ensure(&request).await?
+        };
+        files::make_dir(dir.path(), 0o711).map_err(failed("make the sandbox directory"))?;
+        self.images.pin(&dir, &record)?;
+        self.images.rootfs(&record).ok_or_else(damaged)
     }
 
     /// Waits for any other launch of this sandbox to finish.
@@ -107,8 +141,17 @@ impl OciInner {
         }
     }
 
-    fn runtime_command(&self, sandbox: &SandboxId, lock: File) -> RuntimeCommand {
+    fn runtime_command(&self, record: &BadgeRecord, rootfs: &Rootfs, lock: File) -> RuntimeCommand {
+        let sandbox = &record.badge.sandbox;
         let dir = self.dir(sandbox);
+        let merge = match &rootfs.tree {
+            RootTree::Directory(_) => None,
+            RootTree::Layers { stack, merge_at, .. } => Some(MergedLayers {
+                at: merge_at.clone(),
+                layers: stack.layers.clone(),
+                ids: self.profile.idmapped().then_some(record.uid_base),
+            }),
+        };
         RuntimeCommand {
             launcher: self.launcher.clone(),
             lock,
@@ -117,13 +160,18 @@ impl OciInner {
             hide: self.hierarchies.to_hide().filter(|_| self.profile.launcher_joins()).map(Path::to_owned),
             shield: self.profile.idmapped().then(|| self.layout.data().to_owned()),
             keep: self.layout.volume(sandbox).exists().then(|| self.layout.workspace(sandbox)),
+            merge,
             command: self.profile.run_command(self.sealed_program.as_ref(), &self.layout, &dir, sandbox),
         }
     }
 
     /// Prepares everything on disk that a launch needs. May be repeated. Returns the badge file if it was
     /// written now.
-    fn prepare(&self, order: &LaunchRequest) -> Result<(BadgeRecord, Option<File>), DriverError> {
+    fn prepare(
+        &self,
+        order: &LaunchRequest,
+        rootfs: &Rootfs,
+    ) -> Result<(BadgeRecord, Option<File>), DriverError> {
         let sandbox = order.badge.sandbox;
         let dir = self.dir(&sandbox);
         let make = || failed("make the directories of the sandbox");
@@ -136,7 +184,7 @@ impl OciInner {
             .map_err(failed("change the owner of the sandbox's files"))?;
         let group = self.cgroup(&sandbox);
         group.make(&order.blueprint.limits).map_err(failed("make the control groups"))?;
-        let config = self.bundle_config(&record, &group)?;
+        let config = self.bundle_config(&record, rootfs, &group)?;
         files::replace(&dir.config(), &config, 0o600).map_err(failed("write the bundle"))?;
         Ok((record, badge))
     }
@@ -170,13 +218,17 @@ impl OciInner {
         chown_tree::chown_sandbox_files(&self.layout, sandbox, &IdMap::single_range(base, UID_RANGE))
     }
 
-    fn bundle_config(&self, record: &BadgeRecord, group: &Cgroup) -> Result<Vec<u8>, DriverError> {
+    fn bundle_config(
+        &self,
+        record: &BadgeRecord,
+        rootfs: &Rootfs,
+        group: &Cgroup,
+    ) -> Result<Vec<u8>, DriverError> {
         let sandbox = record.badge.sandbox;
         let (blueprint, dir, workspace) =
             (&record.blueprint, self.dir(&sandbox), self.layout.workspace(&sandbox));
-        let rootfs = self.images.find(&blueprint.image)?;
         let mounts = SandboxMounts {
-            rootfs: &rootfs,
+            rootfs,
             dir: &dir,
             workspace: &workspace,
             runtimed: &self.runtimed,
@@ -191,6 +243,7 @@ impl OciInner {
             uid_base: record.uid_base,
             limits: &blueprint.limits,
             proxy: blueprint.network == Network::Proxy,
+            image_env: image_env(&rootfs.variables),
             nofile: self.nofile,
             cgroups_path: self.hierarchies.path_of(&sandbox),
             filter: &self.filter,

@@ -6,7 +6,7 @@
 //! <data>/oci/run/<id>/        state of the runtime
 //! <data>/workspaces/<id>/     the files, /home/sandbox inside
 //! <data>/volumes/<id>.ext4    the same, where a volume limits them: mounted there
-//! <data>/images/<name>/       unpacked once, shared, read-only
+//! <data>/images/              unpacked once, shared, read-only (local/images/mod.rs)
 //! <data>/trash/               being removed
 //! /sys/fs/cgroup/…/slipway-<instance>/<id>
 //!
@@ -43,6 +43,5 @@ mod spawn_runtime;
 mod terminate;
 mod uid_ranges;
 
-pub use super::local::images::{ImageRecord, ImageStore};
 pub use driver::Oci;
-pub use open_driver::{HostImage, OciConfig, programs};
+pub use open_driver::{HostImage, OciConfig, PullSettings, programs};

@@ -30,6 +30,7 @@ impl SandboxMounts<'_> {
         }
         mounts.push(bind(self.runtimed, Path::new(RUNTIMED_INSIDE), &["ro", "nosuid", "nodev"])?);
         mounts.extend(kernel_mounts(self.memory_bytes)?);
+        mounts.extend(volume_mounts(&self.rootfs.volumes, self.memory_bytes)?);
         for (from, to) in self.group.counter_mounts() {
             mounts.push(bind(&from, &to, &["ro", "nosuid", "nodev", "noexec"])?);
         }
@@ -82,6 +83,13 @@ fn kernel_mounts(memory_bytes: u64) -> Result<Vec<Mount>, OciSpecError> {
         // No sysfs: it describes the host. Only our own counters are mounted below.
         new_mount("tmpfs", "/sys", &["nosuid", "nodev", "noexec"], vec![root, bytes(SYS_TMPFS_BYTES)])?,
     ])
+}
+
+/// The volumes of the image: empty, in memory, and gone with the sandbox.
+fn volume_mounts(volumes: &[String], memory_bytes: u64) -> Result<Vec<Mount>, OciSpecError> {
+    let size = format!("size={}", memory_bytes / 100 * TMP_PERCENT);
+    let options = || vec!["mode=1777".to_owned(), size.clone()];
+    volumes.iter().map(|path| new_mount("tmpfs", path, &["nosuid", "nodev"], options())).collect()
 }
 
 fn new_mount(kind: &str, to: &str, options: &[&str], more: Vec<String>) -> Result<Mount, OciSpecError> {

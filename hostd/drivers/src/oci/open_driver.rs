@@ -9,7 +9,7 @@ use super::{
         self, check_host_dirs, check_instance, check_not_shared, describe_error, make_data_dir, nofile_limit,
         unavailable,
     },
-    images::{HostRootfs, ImageStore},
+    images::{HostRootfs, ImagePuller, ImageStore, LoginLookup},
     layout::Layout,
     limits::PROBE_ANSWER_MAX_MS,
     pid_namespace, probe_sandbox,
@@ -23,6 +23,8 @@ use super::{
 };
 use crate::local::{local_driver::LocalDriver, resizes::Resizes};
 use hostd_core::PidNamespace;
+use hostd_images::{RegistryAllowlist, RegistryClient};
+use hostd_net::outbound::OutboundConnector;
 use nix::sys::statvfs::statvfs;
 use protocol::api::SandboxId;
 use std::{
@@ -60,8 +62,35 @@ pub struct OciConfig {
     /// Directory of coding agents, mounted read-only into every sandbox while it exists.
     pub agents: Option<PathBuf>,
     pub quota: QuotaSettings,
+    /// Pulls images that the store does not have.
+    pub pulls: PullSettings,
     /// Directory of the templates of workspaces; `templates` in the data directory unless given.
     pub templates: Option<PathBuf>,
+}
+
+/// Where images may be pulled from, and with which logins.
+#[derive(Clone)]
+pub struct PullSettings {
+    pub connector: OutboundConnector,
+    /// Registries that may have a private address.
+    pub registries: RegistryAllowlist,
+    pub logins: LoginLookup,
+}
+
+impl PullSettings {
+    /// Public registries, without a login.
+    pub fn anonymous() -> Self {
+        Self {
+            connector: OutboundConnector::from_host_config(),
+            registries: RegistryAllowlist::default(),
+            logins: Arc::new(|_, _| Box::pin(async { Ok(None) })),
+        }
+    }
+
+    fn puller(&self, store: ImageStore) -> ImagePuller {
+        let client = RegistryClient::new(self.connector.clone(), self.registries.clone());
+        ImagePuller::new(store, client, self.registries.clone(), Arc::clone(&self.logins))
+    }
 }
 
 /// Contents of the image `host` besides /usr.
@@ -190,6 +219,7 @@ impl DriverSetup {
             hierarchies: self.hierarchies.clone(),
             pid_namespace: self.pid_namespace,
             images: self.images.clone(),
+            puller: config.pulls.puller(self.images.clone()),
             uid_ranges: UidRanges::of(&config.instance),
             runtimed: self.runtimed.clone(),
             launcher: config.launcher.clone(),

@@ -30,7 +30,18 @@ pub struct RuntimeCommand {
     pub shield: Option<PathBuf>,
     /// The mount below the shielded directory that stays visible.
     pub keep: Option<PathBuf>,
+    /// The layers of the image that become one tree.
+    pub merge: Option<MergedLayers>,
     pub command: Vec<OsString>,
+}
+
+/// The layers of an image, and where they are mounted as one tree.
+pub struct MergedLayers {
+    pub at: PathBuf,
+    /// Topmost first.
+    pub layers: Vec<PathBuf>,
+    /// The first id of the sandbox on the host, where files can be shown with its ids.
+    pub ids: Option<u32>,
 }
 
 /// Runs the runtime until it exits, which is when PID 1 runs. Its messages are in the error.
@@ -83,6 +94,15 @@ fn spawn_launcher(command_line: RuntimeCommand) -> Result<ProcessChunkStream, Dr
     }
     if let Some(dir) = command_line.keep.as_ref().filter(|_| command_line.shield.is_some()) {
         command.arg("--keep").arg(dir);
+    }
+    if let Some(merge) = &command_line.merge {
+        command.arg("--merge-at").arg(&merge.at);
+        for layer in &merge.layers {
+            command.arg("--layer").arg(layer);
+        }
+        if let Some(first) = merge.ids {
+            command.arg("--ids").arg(first.to_string());
+        }
     }
     command.arg("--").args(&command_line.command);
     command.env_clear().stdin(command_line.lock).process_group(0).kill_on_drop(true);

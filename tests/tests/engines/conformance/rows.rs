@@ -89,6 +89,7 @@ fn of_backends() -> Vec<Row> {
             "an image with its own user, entry point, volumes and health check" => images::opinionated;
             "a missing image" => images::missing;
             "an image is pulled, with progress" => images::pulled;
+            "the tree of an image of Docker is the same on the embedded driver" => images::same_tree;
         }
         "Identity" {
             "database lost: adopted with owner and files" => identity::adopted;

@@ -1,13 +1,11 @@
 //! Requirements of an image on its container, from its configuration, and whether they can be met.
 
 use super::super::{
-    container_paths::{OUR_MOUNTS, TMPFS_MOUNTS, is_below},
     engine::Image,
-    limits::{IMAGE_LABELS_MAX_BYTES, IMAGE_VARIABLES_MAX, IMAGE_VOLUMES_MAX, VOLUME_PATH_MAX_BYTES},
+    limits::{IMAGE_LABELS_MAX_BYTES, IMAGE_VARIABLES_MAX, IMAGE_VOLUMES_MAX},
 };
+use crate::local::images::volumes;
 
-/// Mounted by the kernel or the engine; no volume may overlap them.
-const KERNEL_PATHS: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// Prefix of the variables that PID 1 reads.
 const RUNTIMED_PREFIX: &str = "RUNTIMED_";
 
@@ -15,6 +13,8 @@ const RUNTIMED_PREFIX: &str = "RUNTIMED_";
 pub struct ImageRequirements {
     /// Volumes of the image: paths that must be writable.
     pub volumes: Vec<String>,
+    /// Variables of the image, for jobs, as PID 1 takes them.
+    pub image_env: Option<String>,
     /// Variables of the image that PID 1 would read.
     pub variables: Vec<String>,
 }
@@ -32,11 +32,8 @@ impl ImageRequirements {
         if wanted.clone().count() > IMAGE_VOLUMES_MAX {
             return Err(format!("it has more than {IMAGE_VOLUMES_MAX} volumes"));
         }
-        let mut volumes = wanted.map(volume).collect::<Result<Vec<_>, _>>()?;
-        // Drop paths that are tmpfs mounts already.
-        volumes.retain(|path| !TMPFS_MOUNTS.contains(&path.as_str()));
-        volumes.sort();
-        volumes.dedup();
+        let volumes = volumes::normalized(wanted)?;
+        let image_env = hostd_core::image_env(config.env.as_deref().unwrap_or_default());
         let pairs = config.env.iter().flatten();
         let names = pairs.map(|pair| pair.split_once('=').map_or(pair.as_str(), |(name, _)| name));
         let variables: Vec<String> =
@@ -44,29 +41,7 @@ impl ImageRequirements {
         if variables.len() > IMAGE_VARIABLES_MAX {
             return Err(format!("it has more than {IMAGE_VARIABLES_MAX} variables {RUNTIMED_PREFIX}…"));
         }
-        Ok(Self { volumes, variables })
-    }
-}
-
-/// Normalizes the path of a volume and checks that it overlaps none of our mounts.
-fn volume(path: &str) -> Result<String, String> {
-    let strange = |c: char| c.is_control() || matches!(c, ':' | ',' | '\\');
-    let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
-    if !path.starts_with('/')
-        || path.len() > VOLUME_PATH_MAX_BYTES
-        || path.contains(strange)
-        || parts.contains(&"..")
-    {
-        return Err(format!("its volume {path:?} is not a plain path"));
-    }
-    let path = format!("/{}", parts.join("/"));
-    if TMPFS_MOUNTS.contains(&path.as_str()) {
-        return Ok(path);
-    }
-    let meets = |own: &&str| path == *own || is_below(&path, own) || is_below(own, &path);
-    match OUR_MOUNTS.into_iter().chain(KERNEL_PATHS).find(meets) {
-        Some(own) => Err(format!("its volume {path} overlaps {own}")),
-        None => Ok(path),
+        Ok(Self { volumes, image_env, variables })
     }
 }
 

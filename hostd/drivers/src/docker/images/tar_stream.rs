@@ -1,12 +1,11 @@
 //! Streams a root file system to the engine as a tar archive: packed on a blocking thread, with backpressure.
 
-use crate::{ProgressSink, docker::engine::Tar};
+use crate::{ProgressSink, docker::engine::Tar, local::images::RootTree};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::poll_fn;
 use hostd_images::pack_tar;
 use std::{
     io::{self, Write},
-    path::PathBuf,
     time::{Duration, Instant},
 };
 use tokio::sync::mpsc;
@@ -16,14 +15,14 @@ const PIECE_BYTES: usize = 256 << 10;
 const PIECES_MAX: usize = 8;
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// Packs `root` and reports `what` with the bytes sent. A tree that cannot be read ends the stream with an
+/// Packs a tree and reports `what` with the bytes sent. A tree that cannot be read ends the stream with an
 /// error, never as a truncated archive that looks complete.
-pub fn tar_stream(root: PathBuf, what: String, progress: ProgressSink) -> Tar {
+pub fn tar_stream(tree: RootTree, what: String, progress: ProgressSink) -> Tar {
     let (pieces, mut accepted) = mpsc::channel(PIECES_MAX);
     // Ends when the archive is complete, or when the receiver is dropped.
     tokio::task::spawn_blocking(move || {
         let mut feed = TarChunkWriter { pieces, piece: BytesMut::with_capacity(PIECE_BYTES) };
-        if let Err(error) = pack_tar(&root, &mut feed) {
+        if let Err(error) = tree.read(|root| pack_tar(root, &mut feed)) {
             let _ = feed.pieces.blocking_send(Err(error));
         }
     });
@@ -80,7 +79,9 @@ mod tests {
         let body: Vec<u8> = (0..3 * PIECE_BYTES + 17).map(|n| n as u8).collect();
         std::fs::write(dir.path().join("large"), &body).expect("written");
         let pieces: Vec<_> =
-            tar_stream(dir.path().into(), "x".into(), ProgressSink::default()).collect().await;
+            tar_stream(RootTree::Directory(dir.path().into()), "x".into(), ProgressSink::default())
+                .collect()
+                .await;
         let whole: Vec<u8> = pieces.into_iter().flat_map(|piece| piece.expect("packed")).collect();
         let mut archive = tar::Archive::new(whole.as_slice());
         let mut entry = archive.entries().expect("an archive").next().expect("one").expect("whole");
@@ -92,7 +93,9 @@ mod tests {
     #[tokio::test]
     async fn a_tree_that_cannot_be_read_ends_in_an_error() {
         let pieces: Vec<_> =
-            tar_stream("/nowhere/at/all".into(), "x".into(), ProgressSink::default()).collect().await;
+            tar_stream(RootTree::Directory("/nowhere/at/all".into()), "x".into(), ProgressSink::default())
+                .collect()
+                .await;
         assert!(matches!(pieces.last(), Some(Err(_))));
     }
 }

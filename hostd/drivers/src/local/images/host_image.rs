@@ -116,7 +116,7 @@ impl HostRootfs {
         allow.sort();
         allow.retain(|path| *path != local);
         binds.extend(plain.chain(etc).chain(allow).map(|path| (path.clone(), inside(&path))));
-        Rootfs { path: dir.join("rootfs"), binds }
+        Rootfs::directory(dir.join("rootfs"), binds)
     }
 
     /// Symlinks like `/bin -> usr/bin`, as this host has them.

@@ -1,13 +1,22 @@
 //! Creates the mount points in a root file system, without following symlinks in it.
 
-use crate::local::files::errno;
+use crate::local::{
+    files::{errno, make_dir},
+    seed::SKEL,
+};
 use nix::{
     dir::Dir,
     errno::Errno,
     fcntl::{OFlag, openat},
     sys::stat::{Mode, fchmod, mkdirat},
 };
-use std::{fs::File, io, io::Write, path::Path};
+use protocol::AGENTS_DIR;
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    os::unix::fs::{MetadataExt, lchown},
+    path::Path,
+};
 
 /// Path of runtimed inside a sandbox.
 pub const RUNTIMED_INSIDE: &str = "/.runtimed";
@@ -48,6 +57,84 @@ pub fn add_hosts(rootfs: &Path) -> io::Result<()> {
     }
 }
 
+/// A layer with the mount points of a sandbox that an image lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountPointLayer {
+    pub has_skeleton: bool,
+    pub takes_agents: bool,
+}
+
+/// Fills the topmost layer of an image, whose other layers are merged at `merged`: with the mount points and `/etc/hosts`
+/// where they are missing. Directories that the image has keep their owner and mode. Nothing is followed.
+pub fn fill_layer(merged: &Path, layer: &Path, volumes: &[String]) -> io::Result<MountPointLayer> {
+    for point in MOUNT_POINTS {
+        cover_directory(merged, layer, point).map_err(|error| at(point, &error))?;
+    }
+    for point in SCRATCH.into_iter().chain(volumes.iter().map(String::as_str)) {
+        cover_parts(merged, layer, point).map_err(|error| at(point, &error))?;
+        make_world_writable(layer, point).map_err(|error| at(point, &error))?;
+    }
+    if kind_of(merged, RUNTIMED_INSIDE)? == Kind::Missing {
+        file(layer, RUNTIMED_INSIDE.trim_start_matches('/')).map_err(|error| at(RUNTIMED_INSIDE, &error))?;
+    }
+    if kind_of(merged, "etc/hosts")? == Kind::Missing && cover_parts(merged, layer, "etc").is_ok() {
+        add_hosts(layer)?;
+    }
+    let takes_agents = cover_directory(merged, layer, AGENTS_DIR).is_ok();
+    Ok(MountPointLayer { has_skeleton: kind_of(merged, SKEL)? == Kind::Directory, takes_agents })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Missing,
+    Directory,
+    Other,
+}
+
+/// Returns what is at a path of a tree. A part that is no directory, such as a link, is never followed.
+fn kind_of(tree: &Path, path: &str) -> io::Result<Kind> {
+    let mut found = (tree.to_owned(), Kind::Directory);
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        let next = found.0.join(part);
+        found = match (found.1, fs::symlink_metadata(&next)) {
+            (Kind::Missing | Kind::Other, _) => return Ok(found.1),
+            (Kind::Directory, Ok(meta)) if meta.is_dir() => (next, Kind::Directory),
+            (Kind::Directory, Ok(_)) => (next, Kind::Other),
+            (Kind::Directory, Err(error)) if error.kind() == io::ErrorKind::NotFound => (next, Kind::Missing),
+            (Kind::Directory, Err(error)) => return Err(error),
+        };
+    }
+    Ok(found.1)
+}
+
+/// Makes a directory of the merged tree exist.
+fn cover_directory(merged: &Path, layer: &Path, point: &str) -> io::Result<()> {
+    match kind_of(merged, point)? {
+        Kind::Directory => Ok(()),
+        Kind::Missing => cover_parts(merged, layer, point),
+        Kind::Other => Err(io::ErrorKind::NotADirectory.into()),
+    }
+}
+
+/// Makes a directory and its parents in a layer, as those below them are.
+fn cover_parts(merged: &Path, layer: &Path, point: &str) -> io::Result<()> {
+    let (mut below, mut own) = (merged.to_owned(), layer.to_owned());
+    for part in point.split('/').filter(|part| !part.is_empty()) {
+        below.push(part);
+        own.push(part);
+        match fs::symlink_metadata(&below) {
+            Ok(meta) if meta.is_dir() => {
+                make_dir(&own, meta.mode() & 0o7777)?;
+                lchown(&own, Some(meta.uid()), Some(meta.gid()))?;
+            }
+            Ok(_) => return Err(io::ErrorKind::NotADirectory.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_dir(&own, 0o755)?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// Creates a directory and its parents, each a plain directory.
 pub fn make_directory(rootfs: &Path, point: &str) -> io::Result<()> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -65,7 +152,9 @@ pub fn make_directory(rootfs: &Path, point: &str) -> io::Result<()> {
 /// Makes a directory world-writable. `make_directory` has checked that no part of the path is a symlink.
 fn make_world_writable(rootfs: &Path, point: &str) -> io::Result<()> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let dir = Dir::open(&rootfs.join(point), flags, Mode::empty()).map_err(errno)?;
+    // `join` would leave the tree with an absolute path.
+    let path = rootfs.join(point.trim_start_matches('/'));
+    let dir = Dir::open(&path, flags, Mode::empty()).map_err(errno)?;
     fchmod(&dir, Mode::from_bits_truncate(0o1777)).map_err(errno)
 }
 
@@ -82,7 +171,53 @@ fn at(point: &str, error: &io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, os::unix::fs::symlink};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_layer_has_the_mount_points_that_the_image_lacks_and_keeps_the_others() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let (merged, layer) = (temp.path().join("merged"), temp.path().join("layer"));
+        for dir in ["merged/home", "merged/dev", "merged/opt/sandbox-skel", "merged/etc", "layer"] {
+            fs::create_dir_all(temp.path().join(dir)).expect("made");
+        }
+        fs::set_permissions(merged.join("home"), fs::Permissions::from_mode(0o700)).expect("set");
+        fs::write(merged.join("etc/hosts"), "own").expect("written");
+        let filled = fill_layer(&merged, &layer, &["/var/data".to_owned()]).expect("filled");
+        assert_eq!(filled, MountPointLayer { has_skeleton: true, takes_agents: true });
+        let mode = |name: &str| fs::metadata(layer.join(name)).map(|meta| meta.mode() & 0o7777).ok();
+        for (name, expected) in [
+            ("home", Some(0o700)),
+            ("home/sandbox", Some(0o755)),
+            ("tmp", Some(0o1777)),
+            ("var/tmp", Some(0o1777)),
+            ("var/data", Some(0o1777)),
+            ("dev", None),
+            ("etc/hosts", None),
+        ] {
+            assert_eq!(mode(name), expected, "{name}");
+        }
+        assert!(layer.join(".runtimed").is_file());
+    }
+
+    #[test]
+    fn an_image_with_a_link_at_a_mount_point_is_refused() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let (merged, layer) = (temp.path().join("merged"), temp.path().join("layer"));
+        for dir in ["merged", "layer", "outside"] {
+            fs::create_dir(temp.path().join(dir)).expect("made");
+        }
+        for link in ["home", "tmp"] {
+            symlink(temp.path().join("outside"), merged.join(link)).expect("linked");
+            let refused = fill_layer(&merged, &layer, &[]).expect_err("a link").to_string();
+            assert!(refused.contains(link) && refused.contains("plain directory"), "{refused}");
+            fs::remove_file(merged.join(link)).expect("removed");
+        }
+        symlink(temp.path().join("outside"), merged.join("opt")).expect("linked");
+        symlink(temp.path().join("outside"), merged.join("etc")).expect("linked");
+        let filled = fill_layer(&merged, &layer, &[]).expect("neither agents nor hosts are needed");
+        assert_eq!(filled, MountPointLayer { has_skeleton: false, takes_agents: false });
+        assert_eq!(fs::read_dir(temp.path().join("outside")).expect("there").count(), 0);
+    }
 
     #[test]
     fn an_image_without_hosts_gets_one_and_no_link_is_followed() {

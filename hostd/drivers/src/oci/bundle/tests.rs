@@ -13,7 +13,7 @@ mod config {
         let (badge, blueprint) = (badge(), blueprint());
         let layout = Layout::new("/data".into(), "oci");
         let (dir, workspace) = (layout.sandbox(&badge.sandbox), layout.workspace(&badge.sandbox));
-        let rootfs = Rootfs { path: "/data/root".into(), binds: vec![("/usr".into(), "/usr".into())] };
+        let rootfs = Rootfs::directory("/data/root".into(), vec![("/usr".into(), "/usr".into())]);
         let hierarchies = Hierarchies::discover("x").expect("tests run where control groups are");
         let group = hierarchies.for_sandbox(&badge.sandbox);
         let mounts = SandboxMounts {
@@ -33,6 +33,7 @@ mod config {
             limits: &blueprint.limits,
             nofile: 20_000,
             proxy: false,
+            image_env: None,
             cgroups_path: hierarchies.path_of(&badge.sandbox),
             filter: "AAAA",
         };

@@ -1,4 +1,8 @@
-use super::*;
+use super::{
+    super::{CollectedImages, UnusedFor, layer_store::LayerRecord},
+    *,
+};
+use hostd_images::TreeQuota;
 use std::{fs, os::unix::fs::symlink};
 use tar::{Builder, EntryType, Header};
 
@@ -65,7 +69,7 @@ fn an_image_has_its_files_and_mount_points() {
     ];
     let listed = import(&fixture, &entries).expect("imported");
     assert_eq!(listed.size_bytes, 2);
-    let root = fixture.images.find("one").expect("there").path;
+    let root = fixture.images.find("one").expect("there").tree.mounted_at();
     for name in ["bin/tool", "bin/same", "absolute", ".runtimed"] {
         assert!(root.join(name).is_file(), "{name}");
     }
@@ -103,7 +107,7 @@ fn an_archive_may_be_compressed() {
         [("plain", &plain, 513), ("gzip", &gzip, gzip.len()), ("zstd", &zstd, zstd.len())]
     {
         assert_eq!(take(name, bytes).map(|listed| listed.size_bytes), Ok(1), "{name}");
-        let tool = fixture.images.find(name).expect("there").path.join("bin/tool");
+        let tool = fixture.images.find(name).expect("there").tree.mounted_at().join("bin/tool");
         assert_eq!(fs::read(tool).expect("there"), b"x", "{name}");
         for end in [needed / 2, needed - 1] {
             let cut = take("cut", &bytes[..end]).expect_err(name);
@@ -170,7 +174,7 @@ fn no_image_brings_set_id_programs_or_files_that_anybody_may_write() {
     }
     for (image, source) in [("packed", &archive), ("plain", &directory)] {
         fixture.images.import(image, source).expect("imported");
-        let root = fixture.images.find(image).expect("there").path;
+        let root = fixture.images.find(image).expect("there").tree.mounted_at();
         for name in ["tool", "open"] {
             let mode = fs::metadata(root.join(name)).expect("there").permissions().mode();
             assert_eq!(mode & 0o6002, 0, "{image} {name} {mode:o}");
@@ -216,7 +220,7 @@ fn a_directory_is_copied_without_following_links() {
     fs::write(source.join("usr/bin/tool"), "x").expect("written");
     symlink("/etc/shadow", source.join("link")).expect("linked");
     fixture.images.import("two", &source).expect("imported");
-    let root = fixture.images.find("two").expect("there").path;
+    let root = fixture.images.find("two").expect("there").tree.mounted_at();
     assert_eq!(fs::read_link(root.join("link")).expect("a link"), Path::new("/etc/shadow"));
     assert!(root.join("usr/bin/tool").is_file());
 }
@@ -237,9 +241,13 @@ fn only_allowed_directories_of_the_host_are_bound() {
     let to: Vec<_> = host.binds.iter().map(|(_, to)| to.to_str().expect("text")).collect();
     assert_eq!(to, ["/usr", "/usr/local", "/lib", "/etc/ssl", "/opt/tool"]);
     assert!(host.binds[1].0.ends_with("local") && !host.binds[1].0.ends_with("usr/local"), "covered");
-    assert_eq!(fs::read_link(host.path.join("bin")).expect("a link"), Path::new("usr/bin"));
-    assert!(fs::read_to_string(host.path.join("etc/passwd")).expect("there").contains("sandbox:x:1000"));
-    assert!(host.path.join("opt/tool").is_dir());
+    assert_eq!(fs::read_link(host.tree.mounted_at().join("bin")).expect("a link"), Path::new("usr/bin"));
+    assert!(
+        fs::read_to_string(host.tree.mounted_at().join("etc/passwd"))
+            .expect("there")
+            .contains("sandbox:x:1000")
+    );
+    assert!(host.tree.mounted_at().join("opt/tool").is_dir());
 }
 
 #[test]
@@ -253,7 +261,7 @@ fn agents_are_bound_into_every_image_with_a_mount_point() {
     let fixture = fixture_with(Some(agents.clone()));
     let host = fixture.images.find(HOST).expect("always there");
     assert_eq!(host.binds.last(), Some(&bind));
-    assert!(host.path.join("opt/slipway/agents").is_dir(), "a place to mount");
+    assert!(host.tree.mounted_at().join("opt/slipway/agents").is_dir(), "a place to mount");
     import(&fixture, &[(Directory, "bin/", "")]).expect("taken in");
     let plain = fixture.images.find("one").expect("it is there");
     assert_eq!(plain.binds, [bind]);
@@ -264,4 +272,36 @@ fn agents_are_bound_into_every_image_with_a_mount_point() {
     // The image keeps its symlink, and nothing is created at its target.
     import(&fixture, &[(Symlink, "opt", "/etc")]).expect("taken in");
     assert_eq!(fixture.images.find("one").expect("it is there").binds, []);
+}
+
+#[test]
+fn layers_of_no_image_are_collected_unless_an_image_in_the_making_needs_them() {
+    let fixture = fixture();
+    let (layers, digest) = (&fixture.images.layers, Digest::of(b"layer"));
+    let record = LayerRecord { bytes: 7, entries: 1, set_id_files: 0, is_root_opaque: false };
+    let written =
+        layers.write(&digest, |tree| fs::write(tree.join("file"), "content").map(|()| record.clone()));
+    layers.add(&[written.expect("written")]).expect("added");
+    let collect = |apply| fixture.images.collect(UnusedFor { ms: u64::MAX }, apply).expect("collected");
+    let hold = layers.hold(vec![digest.clone()]);
+    assert_eq!(collect(true), CollectedImages::default(), "held");
+    drop(hold);
+    let unused = CollectedImages { images: vec![], layers: 1, bytes: 7 };
+    assert_eq!(collect(false), unused);
+    assert_eq!(layers.find(&digest), Some(record), "a dry run removes nothing");
+    assert_eq!(collect(true), unused);
+    assert_eq!(layers.find(&digest), None);
+    assert_eq!(fs::read_dir(fixture.images.layout.trash()).expect("there").count(), 0);
+}
+
+#[test]
+fn a_layer_that_is_not_added_leaves_nothing() {
+    let fixture = fixture();
+    let layers = &fixture.images.layers;
+    let record = LayerRecord { bytes: 0, entries: 0, set_id_files: 0, is_root_opaque: false };
+    drop(layers.write(&Digest::of(b"dropped"), |_| Ok(record)).expect("written"));
+    let failed = layers.unpack(&Digest::of(b"other"), &b"no archive"[..], &mut TreeQuota::of_image());
+    assert!(failed.is_err());
+    assert_eq!(layers.list().expect("listed"), []);
+    assert_eq!(fs::read_dir(fixture.images.layout.trash()).expect("there").count(), 0);
 }

@@ -1,6 +1,6 @@
 //! Paths of our mounts in a container.
 
-use super::super::local::images::RUNTIMED_INSIDE;
+use super::images::RUNTIMED_INSIDE;
 
 pub const CONTROL: &str = "/run/runtimed";
 pub const PUBLIC: &str = "/run/slipway";

@@ -1,7 +1,7 @@
-//! Why an image is not available. Cloned for every request that waited for it.
+//! Classifies the errors of engines about images.
 
 use super::super::engine::EngineError;
-use crate::DriverError;
+use crate::{DriverError, local::images::ImageError};
 
 /// Messages of engines and registries for a missing image or missing access.
 const MISSING: [&str; 10] = [
@@ -23,31 +23,7 @@ const NETWORK: [&str; 6] =
 /// Messages for a host name that does not resolve.
 const NOWHERE: [&str; 3] = ["no such host", "server misbehaving", "name resolution"];
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ImageError {
-    Missing {
-        why: String,
-    },
-    /// A retry may succeed.
-    Unavailable {
-        message: String,
-    },
-    DiskFull,
-    Failed {
-        message: String,
-    },
-}
-
 impl ImageError {
-    pub fn of_name(self, name: &str) -> DriverError {
-        match self {
-            Self::Missing { why } => DriverError::ImageMissing { name: name.to_owned(), why: Some(why) },
-            Self::Unavailable { message } => DriverError::Unavailable { message },
-            Self::DiskFull => DriverError::DiskFull,
-            Self::Failed { message } => DriverError::Failed { message, output: vec![] },
-        }
-    }
-
     /// Classifies a failed pull by its message: engines have no codes for it.
     pub fn of_pull(error: EngineError) -> Self {
         let message = error.to_string();
@@ -80,19 +56,7 @@ impl ImageError {
 
     /// Classifies a failed import.
     pub fn of_import(error: EngineError) -> Self {
-        match DriverError::from(error) {
-            DriverError::DiskFull | DriverError::NoDiskRoom { .. } => Self::DiskFull,
-            DriverError::Unavailable { message } => Self::Unavailable { message },
-            error @ (DriverError::Refused { .. }
-            | DriverError::ImageMissing { .. }
-            | DriverError::NameTaken { .. }
-            | DriverError::Failed { .. }
-            | DriverError::TimedOut { .. }
-            | DriverError::Damaged { .. }
-            | DriverError::OtherPidNamespace { .. }
-            | DriverError::MemoryInUse { .. }
-            | DriverError::Io { .. }) => Self::Failed { message: error.to_string() },
-        }
+        Self::of_driver(DriverError::from(error))
     }
 }
 
