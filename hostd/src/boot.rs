@@ -1,12 +1,13 @@
 //! The life of the hostd process: bring-up, serving, draining.
 
 mod drivers;
+mod image_collection;
 mod parts;
 mod registry_logins;
 
 use crate::{
     allocator,
-    api::{self, Api, Listener},
+    api::{self, Api, ImageBackend, Listener},
     command::Failure,
     config::Config,
     inside::InsideServer,
@@ -19,6 +20,7 @@ use hostd_net::{
     tls::{PairNames, Tls},
 };
 use hostd_store::{Clock, Store};
+use image_collection::collect_periodically;
 use nix::{
     fcntl::{Flock, FlockArg},
     sys::resource::{Resource, getrlimit, setrlimit},
@@ -163,15 +165,14 @@ async fn run(config: Config) -> Result<(), Failure> {
     let prune = edge.tidy();
     let egress_reports = egress.run_recorder(closing.clone());
     let retention = retention(store.clone(), clock, closing.clone());
-    let wal = closing.run_until_cancelled(store.maintain_wal());
+    let upkeep = closing.run_until_cancelled(maintain(store, parts.images.clone(), config.image_keep_days));
     let resources = watch_resources(&fleet, &closing);
-    let allocator = closing.run_until_cancelled(allocator::trim_periodically());
     let stop = async {
         let name = signals.next().await;
         info!(signal = name, "draining; sandboxes keep running");
         closing.cancel();
     };
-    tokio::join!(tcp, unix, preview, prune, retention, wal, resources, allocator, egress_reports, stop);
+    tokio::join!(tcp, unix, preview, prune, retention, upkeep, resources, egress_reports, stop);
     api.finish().await;
     fleet.close().await;
     // Connections of sandboxes report their bytes when they end, so egress finishes after them.
@@ -179,6 +180,12 @@ async fn run(config: Config) -> Result<(), Failure> {
     store.clone().close().await;
     info!("stopped");
     Ok(())
+}
+
+/// Keeps the database, the memory of hostd and the images small, for as long as it is polled.
+async fn maintain(store: &Store, images: ImageBackend, image_keep_days: u64) {
+    let images = collect_periodically(images, image_keep_days);
+    tokio::join!(store.maintain_wal(), allocator::trim_periodically(), images);
 }
 
 /// Watches disk, memory and quotas until hostd ends.

@@ -39,6 +39,8 @@ pub struct Config {
     pub image: String,
     /// Registries that an engine may pull from although they are not public.
     pub image_registries: Vec<String>,
+    /// Days that a pulled image is kept which no sandbox gets; 0: for ever.
+    pub image_keep_days: u64,
     pub idle_s: u64,
     pub auth: Auth,
     pub files: Files,
@@ -142,6 +144,7 @@ impl Config {
             docker_socket: values.optional("docker_socket")?.map(|text| docker_socket(&text)).transpose()?,
             oci_runtime: values.optional("oci_runtime")?,
             image: values.text("image")?,
+            image_keep_days: values.integer("image_keep_days")?.unwrap_or(limits::IMAGE_KEEP_DEFAULT_DAYS),
             image_registries: registries(values.list("image_registries")?)?,
             idle_s: values.integer("idle_seconds")?.unwrap_or(limits::IDLE_DEFAULT_S),
             model_idle_s: values.integer("model_idle_seconds")?.unwrap_or(limits::MODEL_IDLE_DEFAULT_S),

@@ -114,6 +114,7 @@ fn list_command(missing: &Missing) -> String {
         MissingKind::PreviewLink => format!("slipway preview-link {sandbox} --list"),
         MissingKind::Token => "slipway token ls".to_owned(),
         MissingKind::Secret => "slipway secret ls".to_owned(),
+        MissingKind::ImagePull => "slipway image ls".to_owned(),
         MissingKind::Image => "slipway image ls".to_owned(),
         MissingKind::EgressProfile => "slipway egress --profile default".to_owned(),
         MissingKind::ModelProvider => "slipway model ls".to_owned(),

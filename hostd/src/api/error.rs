@@ -224,8 +224,11 @@ impl From<DriverError> for CallError {
                     detail.supported = supported;
                 })
                 .into(),
-            DriverError::ImageMissing { .. } => {
-                let message = format!("{error}; import it, or use one of GET /v1/images");
+            DriverError::ImageMissing { ref why, .. } => {
+                let message = match why {
+                    Some(_) => error.to_string(),
+                    None => format!("{error}; import it, or use one of GET /v1/images"),
+                };
                 ApiError::new(Unsupported, message).with(|detail| detail.field = Some("image".into())).into()
             }
             DriverError::Unavailable { .. } => {

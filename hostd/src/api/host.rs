@@ -88,7 +88,7 @@ pub async fn host(call: Call) -> CallResult {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         instance: settings.instance.clone(),
         default_driver: api.defaults.driver.clone(),
-        default_image: api.defaults.image.clone(),
+        default_image: api.default_image(),
         drivers: drivers::views(&api.drivers, &api.defaults.driver),
         cpus: u32::try_from(cores).unwrap_or(u32::MAX),
         memory_total_bytes: kib(&read("/proc/meminfo"), "MemTotal:"),

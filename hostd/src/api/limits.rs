@@ -109,3 +109,5 @@ pub const EXCLUDES_MAX: usize = 64;
 pub const EXCLUDES_MAX_CHARS: usize = 4096;
 /// Characters of a pattern to search for.
 pub const PATTERN_MAX_CHARS: usize = 1024;
+/// Pulls of images that are known, running or ended.
+pub const IMAGE_PULLS_KEPT_MAX: usize = 64;

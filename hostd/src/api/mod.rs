@@ -33,6 +33,7 @@ mod execs;
 mod files;
 mod host;
 mod idempotency;
+mod image_pulls;
 mod images;
 mod inspect;
 mod lifecycle;

@@ -32,6 +32,7 @@ fn kind(pattern: &str, parameter: &str) -> Option<MissingKind> {
         "tenant" | "principal" if pattern.starts_with("/v1/quotas/") => MissingKind::Quota,
         "principal" => MissingKind::Share,
         "tenant" => MissingKind::Budget,
+        "pull" => MissingKind::ImagePull,
         "name" if pattern.starts_with("/v1/images/") => MissingKind::Image,
         "name" if pattern.starts_with("/v1/secrets/") => MissingKind::Secret,
         "name" if pattern.starts_with("/v1/egress-profiles/") => MissingKind::EgressProfile,
@@ -64,6 +65,7 @@ mod tests {
         no egress profile `a-name`
         no exec `a-exec` in sandbox `a-id`
         no image `a-name`
+        no image pull `a-pull`
         no model provider `a-provider`
         no open permission `a-permission` of task `a-task` in sandbox `a-id`
         no preview link `a-link` in sandbox `a-id`

@@ -43,6 +43,14 @@ pub const WAKE: &[Param] =
     &[param("wake", "false or 0: do not wake a sleeping sandbox, respond with not_running", ParamKind::Flag)];
 pub const APPLY: &[Param] =
     &[param("apply", "true or 1: remove what is listed; otherwise nothing is touched", ParamKind::Flag)];
+pub const COLLECT: &[Param] = &[
+    APPLY[0],
+    param(
+        "unused_for",
+        "How long no sandbox got an image; default 14d",
+        ParamKind::Wait { most_ms: limits::TTL_MAX_MS },
+    ),
+];
 pub const FOLLOW: &[Param] = &[param("follow", "true or 1: follow new output", ParamKind::Flag)];
 pub const REPLACE: &[Param] = &[param(
     "replace",

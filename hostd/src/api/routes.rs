@@ -2,15 +2,16 @@
 
 use super::{
     access_routes, activity, agents, audit, budgets, capacity, drivers, egress, ensure, events, execs, files,
-    host, images, inspect, lifecycle, models, older, permissions, port_tunnels, preview_links, quotas,
+    host, image_pulls, images, inspect, lifecycle, models, older, permissions, port_tunnels, preview_links,
+    quotas,
     route::{
         RequiredAccess::{Admin, Anonymous, Operator, Own, Read, Write},
         Route,
     },
     route_params::{
-        AGENTS_OF, APPLY, EVENTS, EVENTS_OF, FOLLOW, LAST_EVENT_ID, PAGE, PAGE_BY_ATTEMPT, PAGE_BY_NAME,
-        PAGE_BY_NUMBER, PATH_OF_CHANGE, READ, REPLACE, SANDBOXES, STDIN, TENANT, TERMINAL, WAIT,
-        WAIT_FOR_EXEC, WAKE, WORKSPACE,
+        AGENTS_OF, APPLY, COLLECT, EVENTS, EVENTS_OF, FOLLOW, LAST_EVENT_ID, PAGE, PAGE_BY_ATTEMPT,
+        PAGE_BY_NAME, PAGE_BY_NUMBER, PATH_OF_CHANGE, READ, REPLACE, SANDBOXES, STDIN, TENANT, TERMINAL,
+        WAIT, WAIT_FOR_EXEC, WAKE, WORKSPACE,
     },
     sandboxes, services, task_changes, tasks, terminals, tokens, warm_agents,
 };
@@ -18,12 +19,13 @@ use hyper::Method;
 use protocol::{
     CancelRequest, PermissionAnswer, ServiceView, ServicesRequest, SignalRequest, TtySize,
     api::{
-        ActivityView, AgentView, AttemptView, BudgetSpec, BudgetView, DriverView, EgressProfile,
-        EgressProfileView, EgressRules, EgressView, EnsureAnswer, EventView, ExecAnswer, ExecCreate,
-        HostView, Image, LimitsChange, ModelView, PortView, PreviewLinkCreate, PreviewLinkCreated,
-        PreviewLinkView, ProviderSpec, ProviderView, ReapReport, SandboxCost, SandboxSpec, SandboxView,
-        StaleList, StatsView, TaskAnswer, TaskChangesView, TaskCreate, TaskEventView, TokenCreate,
-        TokenCreated, TokenView, TtlChange, WarmAnswer, WarmCreate,
+        ActivityView, AgentView, AttemptView, BudgetSpec, BudgetView, DefaultImage, DriverView,
+        EgressProfile, EgressProfileView, EgressRules, EgressView, EnsureAnswer, EventView, ExecAnswer,
+        ExecCreate, HostView, Image, ImageCollection, ImageDetails, ImagePull, ImagePullCreate, LimitsChange,
+        ModelView, PortView, PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView, ProviderSpec,
+        ProviderView, ReapReport, SandboxCost, SandboxSpec, SandboxView, StaleList, StatsView, TaskAnswer,
+        TaskChangesView, TaskCreate, TaskEventView, TokenCreate, TokenCreated, TokenView, TtlChange,
+        WarmAnswer, WarmCreate,
     },
 };
 
@@ -464,13 +466,37 @@ fn operator() -> Vec<Route> {
             )
             .returns::<StaleList>(200),
         Route::new(Method::GET, "/v1/images", Operator, images::list)
-            .operation("listImages", "List imported images")
+            .operation("listImages", "List the images of this host")
             .returns_page::<Image>(200),
         Route::new(Method::POST, "/v1/images", Operator, images::import)
             .operation("importImage", "Import an image from a path of the host")
             .json_body::<images::ImageImport>()
             .idempotent_by_key()
             .returns::<Image>(201),
+        Route::new(Method::POST, "/v1/images/collect", Operator, images::collect)
+            .operation("reapImages", "List pulled images that are not used, and layers of none; with `apply`, remove them")
+            .query(COLLECT)
+            .returns::<ImageCollection>(200),
+        Route::new(Method::GET, "/v1/images/{name}", Operator, images::inspect)
+            .operation("getImage", "An image with its configuration, by its name or reference")
+            .returns::<ImageDetails>(200),
+        Route::new(Method::POST, "/v1/image-pulls", Operator, image_pulls::create)
+            .operation("createImagePull", "Pull an image from its registry, with the login of the caller's tenant")
+            .json_body::<ImagePullCreate>()
+            .returns::<ImagePull>(202),
+        Route::new(Method::GET, "/v1/image-pulls/{pull}", Operator, image_pulls::get)
+            .operation("getImagePull", "The progress of a pull, and its end")
+            .returns::<ImagePull>(200),
+        Route::new(Method::GET, "/v1/default-image", Operator, images::default_image)
+            .operation("getDefaultImage", "The image of sandboxes that name none")
+            .returns::<DefaultImage>(200),
+        Route::new(Method::PUT, "/v1/default-image", Operator, images::set_default)
+            .operation("setDefaultImage", "Choose the image of sandboxes that name none")
+            .json_body::<DefaultImage>()
+            .returns::<DefaultImage>(200),
+        Route::new(Method::DELETE, "/v1/default-image", Operator, images::unset_default)
+            .operation("deleteDefaultImage", "Leave the image of sandboxes that name none to the configuration")
+            .returns_media(204, ""),
         Route::new(Method::DELETE, "/v1/images/{name}", Operator, images::remove)
             .operation("deleteImage", "Remove an image that no sandbox uses")
             .returns_media(204, ""),

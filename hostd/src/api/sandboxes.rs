@@ -10,7 +10,7 @@ use super::{
 };
 use crate::reconcile::{FleetError, SandboxCommand};
 use axum::response::Response;
-use hostd_core::{Identity, State, blueprint, check_metadata, check_name, generated_name};
+use hostd_core::{Defaults, Identity, State, blueprint, check_metadata, check_name, generated_name};
 use hostd_store::{NewSandbox, SandboxFilter, SandboxRecord, SandboxUpdate, Secret, SharedFilter};
 use hyper::{StatusCode, header::LOCATION};
 use protocol::api::{ApiError, ApiErrorCode, Label, Owner, SandboxId, SandboxSpec, SandboxStatus};
@@ -98,7 +98,8 @@ fn claimed_id(call: &Call) -> Option<SandboxId> {
 /// Resolves a spec of this caller on this host.
 pub fn new_sandbox(call: &Call, spec: &SandboxSpec, id: SandboxId) -> Result<NewSandbox, CallError> {
     let api = &call.api;
-    let (blueprint, environment) = blueprint(spec, &api.defaults)?;
+    let defaults = Defaults { image: api.default_image(), ..api.defaults.clone() };
+    let (blueprint, environment) = blueprint(spec, &defaults)?;
     egress::check_profile(call, "network.profile", &blueprint.egress)?;
     let now_ms = call.api.now_ms();
     Ok(NewSandbox {

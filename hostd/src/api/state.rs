@@ -4,6 +4,7 @@ use super::{
     agent_versions::AgentVersions,
     audit_writer::AuditWriter,
     files::{FileWatches, FilesBackend},
+    image_pulls::ImagePulls,
     images::ImageBackend,
     limits,
     metrics::{self, ApiMetrics},
@@ -95,6 +96,7 @@ pub struct Api {
     pub(super) warm_agents: WarmAgents,
     pub(super) files: FilesBackend,
     pub(super) file_watches: FileWatches,
+    pub(super) image_pulls: ImagePulls,
     /// Tasks that outlive their requests.
     pub(super) work: TaskTracker,
     /// Cancelled when hostd begins to shut down: streams end.
@@ -148,6 +150,7 @@ impl Api {
             warm_agents,
             files,
             file_watches,
+            image_pulls: ImagePulls::default(),
             work,
             closing,
         })

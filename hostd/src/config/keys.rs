@@ -115,8 +115,15 @@ pub const KEYS: &[ConfigKey] = &[
         name: "image_registries",
         default: Described("none"),
         source: FileOrEnvironment,
-        summary: "private registries an engine may pull from, separated by commas",
-        effect: "Registries (`host` or `host:port`, as in the name of the image) from which an engine may pull although their name is `localhost` or an address that is not public. In the environment: separated by commas. See [docker.md](docker.md).",
+        summary: "private registries that images may be pulled from, separated by commas",
+        effect: "Registries (`host` or `host:port`, as in the name of the image) from which images may be pulled although their name is `localhost` or an address that is not public. In the environment: separated by commas. See [docker.md](docker.md).",
+    },
+    ConfigKey {
+        name: "image_keep_days",
+        default: Text("14"),
+        source: FileOrEnvironment,
+        summary: "days that a pulled image is kept which no new sandbox gets; 0 keeps all",
+        effect: "Days after which the driver `oci` removes an image that it pulled for a sandbox, if no sandbox has it and no new one got it since. `0` keeps them. Images with a name of their own stay. See [images.md](images.md).",
     },
     ConfigKey {
         name: "templates",

@@ -12,6 +12,7 @@ mod files;
 mod fingerprint;
 mod host;
 mod id;
+mod image;
 mod model;
 mod network;
 mod not_found;
@@ -44,6 +45,10 @@ pub use host::{
     Unasked,
 };
 pub use id::{BadId, SandboxId};
+pub use image::{
+    DefaultImage, Image, ImageCollection, ImageDetails, ImagePull, ImagePullCreate, ImagePullState,
+    ImageSource,
+};
 pub use model::{
     BudgetPeriod, BudgetSpec, BudgetUse, BudgetView, ModelPrice, ModelSpec, ModelView, ProviderSpec,
     ProviderView, TaskBudget,
@@ -59,8 +64,8 @@ pub use quota::{
 };
 pub use sandbox::{
     ActivityView, AttemptRelation, AttemptState, AttemptView, DeathCause, EnsureAnswer, EventView,
-    IdlePolicy, Image, Limits, LimitsSpec, Page, Phase, PortView, PostMortem, PreviewHeaders, Problem,
-    ProblemCode, SandboxSpec, SandboxStatus, SandboxView, Seed, SleepsTo, TtlChange, Visibility,
+    IdlePolicy, Limits, LimitsSpec, Page, Phase, PortView, PostMortem, PreviewHeaders, Problem, ProblemCode,
+    SandboxSpec, SandboxStatus, SandboxView, Seed, SleepsTo, TtlChange, Visibility,
 };
 pub use secret::{
     BadSecretName, BadSecretRef, SECRET_NAME_MAX_BYTES, SECRET_VALUE_MAX_BYTES, SecretName, SecretRef,

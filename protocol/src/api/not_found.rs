@@ -41,6 +41,8 @@ pub enum MissingKind {
     Token,
     Secret,
     Image,
+    /// A pull that this hostd does not know, or no more.
+    ImagePull,
     EgressProfile,
     ModelProvider,
     /// Addressed by the id of a tenant.
@@ -71,6 +73,7 @@ impl Display for Missing {
             MissingKind::Token => return write!(f, "no token `{id}` (or it belongs to another tenant)"),
             MissingKind::Secret => return write!(f, "no secret `{id}`"),
             MissingKind::Image => return write!(f, "no image `{id}`"),
+            MissingKind::ImagePull => return write!(f, "no image pull `{id}`"),
             MissingKind::EgressProfile => return write!(f, "no egress profile `{id}`"),
             MissingKind::ModelProvider => return write!(f, "no model provider `{id}`"),
             MissingKind::Budget => {

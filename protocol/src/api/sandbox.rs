@@ -473,12 +473,3 @@ pub enum SleepsTo {
     Paused,
     Stopped,
 }
-
-/// An imported image: `POST` and `GET /v1/images`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Image {
-    pub name: String,
-    pub created_at: String,
-    pub size_bytes: u64,
-}

@@ -51,7 +51,7 @@ async fn every_refusal_is_json_with_a_code_and_a_request_id() -> Result<()> {
         ("GET", "/v1/sandboxes?limit=1&limit=2", "", 400, InvalidRequest, Some("limit")),
         ("GET", "/v1/sandboxes?status=well", "", 400, InvalidRequest, Some("status")),
         ("POST", "/v1/sandboxes", r#"{"driver": "lima"}"#, 422, Unsupported, Some("driver")),
-        ("POST", "/v1/sandboxes", r#"{"image": "none"}"#, 422, Unsupported, Some("image")),
+        ("POST", "/v1/sandboxes", r#"{"image": "standard"}"#, 422, Unsupported, Some("image")),
         ("POST", "/v1/sandboxes", r#"{"network": "open"}"#, 422, Unsupported, Some("network")),
         (
             "POST",
@@ -121,6 +121,10 @@ async fn the_document_is_the_committed_one_and_every_get_of_it_answers() -> Resu
         .await?
         .expect::<Value>(201)?;
     operator.put("/v1/budgets/someone", &budget).await?.expect::<Value>(200)?;
+    let root = directory()?;
+    busybox(&root.path().join("root"))?;
+    let image = json!({"name": "default", "path": root.path().join("root")});
+    operator.post("/v1/images", &image).await?.expect::<Value>(201)?;
     let document: Value = served.json()?;
     for (path, methods) in document["paths"].as_object().context("paths")? {
         let Some(get) = methods.get("get") else { continue };
@@ -143,10 +147,10 @@ async fn the_document_is_the_committed_one_and_every_get_of_it_answers() -> Resu
         let request =
             Request::get(&real).header("accept", "application/json").body(Full::new(Bytes::new()))?;
         let reply = operator.call(request).await?;
-        // Output of a command is in its events, and there is no warm agent.
+        // Output of a command is in its events, and there is no warm agent and no pull.
         let other = match path.rsplit('/').next() {
             Some("log") if path.contains("/tasks/") => Some(409),
-            Some("warm") => Some(404),
+            Some("warm" | "{pull}") => Some(404),
             // A stream that would not end, of a directory that is not there.
             Some("watch") => Some(404),
             Some("content") if path.contains("/file-links/") => Some(401),

@@ -10,6 +10,7 @@ mod events;
 mod execs;
 mod files;
 mod http2;
+mod image_pulls;
 mod images;
 mod lifecycle;
 mod models;

@@ -76,7 +76,7 @@ async fn a_replacement_destroys_the_other_and_takes_its_name() -> Result<()> {
     ann.becomes(&second, "destroyed").await?;
     ensure!(hostd.workspace(&second).exists(), "unless they are kept");
     // A spec that cannot be made leaves the other alone.
-    let wrong = ann.post(REPLACE, &json!({"name": "web", "image": "none"})).await?;
+    let wrong = ann.post(REPLACE, &json!({"name": "web", "image": "standard"})).await?;
     ensure!(wrong.status == 422 && living(&ann, "web").await? == [third], "{}", wrong.text());
     let alone = ann.post("/v1/sandboxes?workspace=keep", &web()).await?;
     ensure!(alone.error()?.detail.field.as_deref() == Some("workspace"), "{}", alone.text());

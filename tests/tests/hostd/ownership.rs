@@ -189,7 +189,14 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     ("POST /v1/host/reap", For::Operator, "", &[200]),
     ("GET /v1/images", For::Operator, "", &[200]),
     ("POST /v1/images", For::Operator, r#"{"name": "i", "path": "/nowhere"}"#, &[400, 422]),
+    ("GET /v1/images/{name}", For::Operator, "", &[404]),
     ("DELETE /v1/images/{name}", For::Operator, "", &[404]),
+    ("POST /v1/images/collect", For::Operator, "", &[200]),
+    ("POST /v1/image-pulls", For::Operator, r#"{"reference": "127.0.0.1:1/x:1"}"#, &[422]),
+    ("GET /v1/image-pulls/{pull}", For::Operator, "", &[404]),
+    ("GET /v1/default-image", For::Operator, "", &[200]),
+    ("PUT /v1/default-image", For::Operator, r#"{"image": "nowhere-at-all"}"#, &[422]),
+    ("DELETE /v1/default-image", For::Operator, "", &[204]),
 ];
 
 /// The relation of a caller to the sandbox.
@@ -363,6 +370,7 @@ async fn every_route_is_open_to_whom_it_is_for_and_closed_to_all_others() -> Res
                     ("{port}", "1"),
                     ("{permission}", "p1"),
                     ("{name}", "i"),
+                    ("{pull}", "01jzzzzzzzzzzzzzzzzzzzzzzz"),
                     ("{provider}", "p1"),
                     ("{principal}", "zoe"),
                     ("{tenant}", tenant),

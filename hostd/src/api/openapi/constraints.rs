@@ -22,6 +22,8 @@ use serde_json::{Map, Value, json};
 
 /// The name of an imported image: `host` is reserved for the image that always exists.
 pub const IMAGE_NAME: &str = "^(?!host$)[a-z0-9][a-z0-9._-]{0,63}$";
+/// An image, by its name or reference.
+pub const IMAGE: &str = "^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,255}$";
 /// The name of a secret, and a reference to one.
 pub const SECRET_NAME: &str = "^[a-z0-9][a-z0-9._-]{0,63}$";
 const SECRET_REF: &str = "^secret:[a-z0-9][a-z0-9._-]{0,63}$";
@@ -171,6 +173,9 @@ fn sandboxes() -> Vec<Row> {
         ("TtlChange", "", json!({"required": ["ttl"]})),
         ("TokenCreate", "ttl", duration(limits::TTL_MAX_MS)),
         ("ImageImport", "name", pattern(IMAGE_NAME)),
+        ("ImagePullCreate", "reference", pattern(IMAGE)),
+        ("ImagePullCreate", "name", pattern(IMAGE_NAME)),
+        ("DefaultImage", "image", pattern(IMAGE)),
         ("ImageImport", "path", text(1, shared::PATH_MAX_BYTES, ABSOLUTE)),
     ]
 }

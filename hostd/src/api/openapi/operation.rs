@@ -179,7 +179,7 @@ fn parameters(route: &Route) -> Vec<Value> {
 /// The schema of a path parameter.
 fn named(path: &str, name: &str) -> Value {
     match name {
-        "id" | "token" | "link" => ParamKind::Id.schema(),
+        "id" | "token" | "link" | "pull" => ParamKind::Id.schema(),
         "exec" | "task" | "service" => ParamKind::Name.schema(),
         "port" => {
             json!({"type": "integer", "minimum": 1, "maximum": u16::MAX, "not": {"const": HOSTD_PORT_IN_SANDBOX}})
@@ -191,7 +191,7 @@ fn named(path: &str, name: &str) -> Value {
             json!({"type": "string", "pattern": super::constraints::SECRET_NAME})
         }
         "name" if path.starts_with("/v1/images") => {
-            json!({"type": "string", "pattern": super::constraints::IMAGE_NAME})
+            json!({"type": "string", "pattern": super::constraints::IMAGE})
         }
         _ => ParamKind::Name.schema(),
     }
@@ -223,7 +223,7 @@ fn tag(path: &str) -> &'static str {
         "secrets" => "secrets",
         "audit" => "audit",
         "drivers" => "drivers",
-        "images" => "images",
+        "images" | "image-pulls" | "default-image" => "images",
         "host" => "host",
         "healthz" | "readyz" | "metrics" | "openapi.json" => "health",
         _ => "other",
