@@ -14,6 +14,7 @@ mod follow;
 mod footprint;
 mod host;
 mod idle_machine;
+mod images;
 mod log;
 mod outgoing;
 mod plain_sse;
@@ -78,6 +79,7 @@ async fn run(wanted: Vec<String>) -> Result<()> {
     measure!("events", events::rows());
     measure!("log", log::rows());
     measure!("quota", quota::rows());
+    measure!("images", images::rows());
     measure!("files", files::rows());
     measure!("terminal", terminal::rows());
     measure!("tls", tls::rows());
