@@ -1,0 +1,283 @@
+//! How snapshots are taken: what is lost to nobody, and what is not left behind.
+
+use super::*;
+use crate::local::snapshots::{
+    btrfs,
+    record::{LayerId, StackRecord},
+};
+use nix::{
+    mount::{MntFlags, MsFlags, mount, umount2},
+    sys::mman::{MapFlags, ProtFlags, mmap},
+};
+use std::{
+    num::NonZeroUsize,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+#[test]
+fn a_capture_that_would_copy_everything_asks_for_a_preparation() {
+    for (kind, method, ids) in all_ways() {
+        let host = Host::on(kind, method, ids);
+        let sandbox = id::<SandboxId>();
+        let workspace = host.make(&sandbox);
+        fill(&workspace);
+        let lease = host.snapshots.lease(&sandbox);
+        let unprepared = match method {
+            SnapshotMethod::Btrfs => CaptureOutcome::Captured,
+            SnapshotMethod::Overlay | SnapshotMethod::Copy => CaptureOutcome::PrepareAgain,
+        };
+        for at_rest in [true, false] {
+            let snapshot = id::<SnapshotId>();
+            assert_eq!(host.capture_changes(&sandbox, &snapshot, at_rest), unprepared, "{kind} {method}");
+            host.prepare(&sandbox, &snapshot);
+            assert_eq!(host.capture_changes(&sandbox, &snapshot, at_rest), CaptureOutcome::Captured);
+            host.workspaces().abandon_capture(&snapshot);
+        }
+        drop(lease);
+        // A snapshot at rest takes the files away from the one that was prepared.
+        let snapshot = id::<SnapshotId>();
+        host.prepare(&sandbox, &snapshot);
+        host.take(&sandbox, &Excludes::default(), None);
+        let sealed = if method == SnapshotMethod::Copy { CaptureOutcome::Captured } else { unprepared };
+        assert_eq!(host.capture_changes(&sandbox, &snapshot, false), sealed, "{kind} {method}");
+        host.prepare(&sandbox, &snapshot);
+        assert_eq!(host.capture_changes(&sandbox, &snapshot, false), CaptureOutcome::Captured);
+        host.workspaces().publish_snapshot(&snapshot).expect("published");
+        assert_eq!(tree(&host.fork(&snapshot).1), tree(&workspace), "{kind} {method}");
+        assert_eq!(host.trash(), 0, "{kind} {method}");
+    }
+}
+
+#[test]
+fn a_file_that_is_written_during_a_flatten_is_kept() {
+    let host = Host::on("host", SnapshotMethod::Overlay, StackIds::OnDisk);
+    let sandbox = id::<SandboxId>();
+    let workspace = host.make(&sandbox);
+    fill(&workspace);
+    // The copy takes longer than many writes.
+    let many = workspace.join("workspace/app/many");
+    fs::create_dir(&many).expect("made");
+    (0..1000).for_each(|number| fs::write(many.join(number.to_string()), "content").expect("written"));
+    let depth =
+        || StackRecord::read(&host.layout.stack(&sandbox)).expect("read").expect("a stack").layers.len();
+    let mut flattened = 0;
+    for round in 0..3 {
+        while !host.layout.stack(&sandbox).record().exists() || depth() < LAYERS_MAX {
+            host.take(&sandbox, &Excludes::default(), None);
+        }
+        let (done, written) = (AtomicBool::new(false), &AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut number = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let lease = host.snapshots.lease(&sandbox);
+                    host.workspaces().mount(&sandbox).expect("mounted");
+                    fs::write(workspace.join(format!("{round}-{number}")), "kept").expect("written");
+                    drop(lease);
+                    written.store(true, Ordering::Relaxed);
+                    number += 1;
+                    // Until the end, or the next write.
+                    std::thread::park_timeout(Duration::from_millis(2));
+                }
+                number
+            });
+            while !written.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            host.take(&sandbox, &Excludes::default(), None);
+            done.store(true, Ordering::Relaxed);
+            let count = writer.join().expect("not panicked");
+            host.workspaces().mount(&sandbox).expect("mounted");
+            for number in 0..count {
+                assert!(workspace.join(format!("{round}-{number}")).exists(), "{round}-{number} of {count}");
+            }
+        });
+        flattened += usize::from(depth() < LAYERS_MAX);
+    }
+    assert!(flattened > 0, "no stack was flattened");
+}
+
+/// A page of a file that stays mapped and writable.
+struct MappedPage(*mut u8);
+
+impl MappedPage {
+    #[allow(unsafe_code)]
+    fn of(path: &Path) -> Self {
+        let file = fs::OpenOptions::new().read(true).write(true).open(path).expect("open");
+        let (length, access) = (NonZeroUsize::MIN, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE);
+        // SAFETY: a new mapping at a place of the kernel's choice.
+        let page = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, file, 0) };
+        Self(page.expect("mapped").as_ptr().cast())
+    }
+
+    #[allow(unsafe_code)]
+    fn write(&self, byte: u8) {
+        // SAFETY: the mapping has a byte, and lives as long as the process.
+        unsafe { self.0.write_volatile(byte) }
+    }
+}
+
+/// Waits until the clock of a file system has gone on for a while.
+fn pass_on_disk(probe: &Path, time: Duration) {
+    let now = || {
+        fs::write(probe, "").expect("written");
+        fs::metadata(probe).and_then(|meta| meta.modified()).expect("there")
+    };
+    let end = now() + time;
+    while now() < end {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_is_written_through_a_mapping_after_the_first_copy_is_in_the_snapshot() {
+    let with_volume = Limits { disk_mb: Some(16), ..LIMITS };
+    for (limits, method) in [
+        (&LIMITS, SnapshotMethod::Copy),
+        (&with_volume, SnapshotMethod::Copy),
+        (&with_volume, SnapshotMethod::Overlay),
+    ] {
+        let host = Host::on("host", method, StackIds::OnDisk);
+        let sandbox = id::<SandboxId>();
+        let workspace = host.make_with(&sandbox, limits);
+        write(&workspace, "mapped", "_");
+        let page = MappedPage::of(&workspace.join("mapped"));
+        page.write(b'1');
+        // Beyond the margin for coarse clocks: the page is dirty, and the time of the file is in the past.
+        pass_on_disk(&host.layout.data().join("clock"), Duration::from_millis(300));
+        let snapshot = host.take(&sandbox, &Excludes::default(), Some(&|| page.write(b'2')));
+        let fork = host.fork(&snapshot).1;
+        assert_eq!(fs::read_to_string(fork.join("mapped")).expect("there"), "2", "{limits:?} {method}");
+    }
+}
+
+#[test]
+fn subvolumes_that_a_sandbox_made_are_in_the_snapshot() {
+    let (kind, method, ids) = all_ways()[5];
+    let host = Host::on(kind, method, ids);
+    let sandbox = id::<SandboxId>();
+    let workspace = host.make(&sandbox);
+    fill(&workspace);
+    let fast = host.take(&sandbox, &Excludes::default(), None);
+    let nested = workspace.join("workspace/app/nested");
+    btrfs::create(&nested).expect("made");
+    std::os::unix::fs::chown(&nested, Some(1000), Some(1000)).expect("given");
+    write(&workspace, "workspace/app/nested/file", "inside");
+    let before = tree(&workspace);
+    for meanwhile in [None, Some(&(|| ()) as &dyn Fn())] {
+        let snapshot = host.take(&sandbox, &Excludes::default(), meanwhile);
+        assert_eq!(tree(&host.fork(&snapshot).1), before);
+        host.workspaces().replace(&sandbox, &host.record(&snapshot), &LIMITS).expect("replaced");
+        host.workspaces().finish_replacement(&sandbox, ReplacementOutcome::KeepNew).expect("kept");
+        assert_eq!(tree(&workspace), before);
+    }
+    for snapshot in [fast, host.take(&sandbox, &Excludes::default(), None)] {
+        let layer = host.record(&snapshot).layers[0].dir(&host.layout);
+        assert!(btrfs::is_subvolume(&layer), "forks of it take no time");
+    }
+    assert_eq!(host.trash(), 0);
+}
+
+#[test]
+fn a_copy_that_is_of_no_use_is_removed() {
+    for (kind, method, ids) in all_ways() {
+        let host = Host::on(kind, method, ids);
+        let sandbox = id::<SandboxId>();
+        let workspace = host.make(&sandbox);
+        fill(&workspace);
+        let (workspaces, excludes) = (host.workspaces(), Excludes::default());
+        // Stopped after the preparation.
+        let [snapshot, failing] = [id(), id()];
+        host.prepare(&sandbox, &snapshot);
+        host.prepare(&sandbox, &snapshot);
+        assert_eq!(host.capture_changes(&sandbox, &snapshot, true), CaptureOutcome::Captured);
+        workspaces.publish_snapshot(&snapshot).expect("published");
+        assert_eq!(host.trash(), 0, "{kind} {method}");
+        // Files that no copy takes.
+        workspaces.mount(&sandbox).expect("mounted");
+        let mut deep = PathBuf::from("workspace");
+        (0..500).for_each(|_| deep.push("d"));
+        as_owner(&workspace, || fs::create_dir_all(workspace.join(&deep)).expect("made"));
+        if method != SnapshotMethod::Btrfs {
+            let request = CaptureRequest { sandbox: &sandbox, snapshot: &failing, excludes: &excludes };
+            workspaces.prepare_capture(&request).expect_err("nested too deep");
+            workspaces.capture(&request, false, CopyExtent::Everything).expect_err("nested too deep");
+            assert_eq!(host.trash(), 0, "{kind} {method}");
+        }
+        workspaces.abandon_capture(&failing);
+    }
+}
+
+#[test]
+fn a_first_seal_that_was_cut_off_leaves_a_plain_workspace() {
+    let host = Host::on("host", SnapshotMethod::Overlay, StackIds::From(0x9000_0000));
+    let sandbox = id::<SandboxId>();
+    let workspace = host.make(&sandbox);
+    fill(&workspace);
+    let (before, stack) = (tree(&workspace), host.layout.stack(&sandbox));
+    files::make_dir(stack.path(), 0o700).expect("made");
+    let cut_off = StackRecord { layers: vec![], sealing: Some(LayerId::generate()) };
+    cut_off.write(&stack).expect("written");
+    let workspaces = host.workspaces();
+    assert!(!workspaces.has_stack(&sandbox) && !workspaces.is_mounted(&sandbox));
+    assert!(!workspaces.mount(&sandbox).expect("nothing to mount"));
+    assert_eq!(host.make(&sandbox), workspace);
+    assert_eq!(tree(&workspace), before);
+    // The next one is not.
+    let snapshot = host.take(&sandbox, &Excludes::default(), None);
+    assert!(workspaces.has_stack(&sandbox));
+    assert_eq!(tree(&host.fork(&snapshot).1), before);
+}
+
+#[test]
+fn a_seal_that_fails_leaves_the_workspace_as_it_was() {
+    let host = Host::on("host", SnapshotMethod::Overlay, StackIds::OnDisk);
+    let sandbox = id::<SandboxId>();
+    let workspace = host.make(&sandbox);
+    fill(&workspace);
+    let layers = host.layout.workspace_layers();
+    for is_stack in [false, true] {
+        let before = tree(&workspace);
+        // Nothing can be renamed to another file system.
+        mount(Some("tmpfs"), &layers, Some("tmpfs"), MsFlags::empty(), None::<&str>).expect("mounted");
+        let (snapshot, excludes) = (id(), Excludes::default());
+        let request = CaptureRequest { sandbox: &sandbox, snapshot: &snapshot, excludes: &excludes };
+        let captured = host.workspaces().capture(&request, true, CopyExtent::Everything);
+        umount2(&layers, MntFlags::empty()).expect("unmounted");
+        captured.expect_err("not renamed");
+        assert_eq!(host.workspaces().has_stack(&sandbox), is_stack);
+        host.workspaces().mount(&sandbox).expect("as before");
+        assert_eq!(tree(&workspace), before);
+        host.take(&sandbox, &Excludes::default(), None);
+    }
+}
+
+#[test]
+fn a_mount_that_waited_for_a_seal_has_the_new_layers() {
+    let host = Host::on("host", SnapshotMethod::Overlay, StackIds::OnDisk);
+    let sandbox = id::<SandboxId>();
+    let workspace = host.make(&sandbox);
+    fill(&workspace);
+    host.take(&sandbox, &Excludes::default(), None);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // As the measurement of a workspace does, without a lease.
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let _ = host.workspaces().mount(&sandbox);
+            }
+        });
+        for round in 0..8 {
+            let name = format!("{round}");
+            fs::write(workspace.join(&name), "x").expect("written");
+            let snapshot = host.take(&sandbox, &Excludes::default(), None);
+            assert_eq!(fs::read_to_string(workspace.join(&name)).expect("sealed"), "x", "{round}");
+            // A write goes to what differs, and not to the layer that was sealed.
+            fs::write(workspace.join(&name), "changed").expect("written");
+            let sealed = host.record(&snapshot).layers[0].dir(&host.layout).join(&name);
+            assert_eq!(fs::read_to_string(sealed).expect("there"), "x", "{round}");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
