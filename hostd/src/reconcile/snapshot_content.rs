@@ -1,0 +1,102 @@
+//! Reads and writes the content of snapshots: sizes, hashes and archives.
+
+use super::{Fleet, FleetError, snapshots::snapshots_of};
+use hostd_drivers::{DriverError, RoomCheck, Verification};
+use protocol::api::{SnapshotContent, SnapshotId};
+use std::{
+    fs::File,
+    io::{PipeReader, PipeWriter},
+};
+use tokio::sync::oneshot;
+use tracing::warn;
+
+impl Fleet {
+    /// Measures a snapshot, and hashes all of its files soon.
+    pub(super) fn hash_later(&self, snapshot: SnapshotId) {
+        let fleet = self.clone();
+        self.spawn(async move {
+            // Counts for the quota of its owner, however many snapshots are hashed first.
+            match fleet.measure_snapshot(&snapshot).await {
+                Ok(()) => {}
+                Err(error) if is_removed(&error) => return,
+                Err(error) => warn!(%snapshot, %error, "failed to measure a snapshot"),
+            }
+            let _permit = fleet.inner().snapshots.hashes.acquire().await;
+            match fleet.hash(&snapshot).await {
+                Ok(_) => {}
+                Err(error) if is_removed(&error) => {}
+                Err(error) => {
+                    warn!(%snapshot, %error, "failed to hash the files of a snapshot; tried again when hostd starts");
+                }
+            }
+        });
+    }
+
+    /// A tree that cannot be measured cannot be counted: its snapshot is removed.
+    async fn measure_snapshot(&self, snapshot: &SnapshotId) -> Result<(), FleetError> {
+        let driver = self.snapshot_driver()?;
+        match snapshots_of(&driver)?.measure(snapshot).await {
+            Ok(bytes) => Ok(self.inner().store.snapshot_measured(snapshot, bytes).await?),
+            Err(error @ DriverError::Refused { .. }) => {
+                warn!(%snapshot, %error, "removing a snapshot that cannot be measured");
+                self.remove_snapshot(snapshot).await
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Hashes all files of a snapshot now.
+    pub async fn hash(&self, snapshot: &SnapshotId) -> Result<SnapshotContent, FleetError> {
+        let driver = self.snapshot_driver()?;
+        let found = snapshots_of(&driver)?.hash(snapshot).await?;
+        let content = SnapshotContent { files: found.files, bytes: found.bytes, sha256: found.sha256 };
+        self.inner().store.snapshot_hashed(snapshot, content.clone()).await?;
+        Ok(content)
+    }
+
+    /// Writes a snapshot as an archive; the receiver gets the end. `permit` is held until then.
+    pub fn export_snapshot(
+        &self,
+        snapshot: &SnapshotId,
+        note: Vec<u8>,
+        out: PipeWriter,
+        permit: impl Send + 'static,
+    ) -> oneshot::Receiver<Result<(), FleetError>> {
+        let (snapshot, fleet) = (*snapshot, self.clone());
+        self.spawn_with_reply(async move {
+            let _permit = permit;
+            let driver = fleet.snapshot_driver()?;
+            Ok(snapshots_of(&driver)?.export(&snapshot, note, out).await?)
+        })
+    }
+
+    /// Unpacks an archive; the receiver gets its note.
+    pub fn import_snapshot(
+        &self,
+        snapshot: &SnapshotId,
+        archive: PipeReader,
+        check_room: RoomCheck,
+    ) -> oneshot::Receiver<Result<Option<Vec<u8>>, FleetError>> {
+        let (snapshot, fleet) = (*snapshot, self.clone());
+        self.spawn_with_reply(async move {
+            let driver = fleet.snapshot_driver()?;
+            Ok(snapshots_of(&driver)?.import(&snapshot, archive, check_room).await?)
+        })
+    }
+
+    pub async fn verify_snapshot(&self, snapshot: &SnapshotId) -> Result<Verification, FleetError> {
+        let driver = self.snapshot_driver()?;
+        Ok(snapshots_of(&driver)?.verify(snapshot).await?)
+    }
+
+    /// The hashes of all files, one JSON object in a line.
+    pub async fn snapshot_manifest(&self, snapshot: &SnapshotId) -> Result<File, FleetError> {
+        let driver = self.snapshot_driver()?;
+        Ok(snapshots_of(&driver)?.manifest(snapshot).await?)
+    }
+}
+
+/// Whether the snapshot was removed meanwhile: nothing is left to do.
+fn is_removed(error: &FleetError) -> bool {
+    matches!(error, FleetError::Driver(DriverError::Conflict { .. }))
+}
