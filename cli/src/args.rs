@@ -2,8 +2,9 @@
 
 use crate::commands::{
     agents, attach, attempts, budget, completions, context, cp, create, down, egress, ensure, events, exec,
-    files, forward, get, host, image, lifecycle, limits, logs, ls, man, model, ports, preview_link, ps,
-    quota, rm, run, secret, service, services, sh, share, shares, sync, task, tls, token, unshare, up,
+    files, fork, forward, get, git, host, image, lifecycle, limits, logs, ls, man, model, ports,
+    preview_link, ps, quota, rm, run, secret, service, services, sh, share, shares, snapshot, sync, task,
+    tls, token, unshare, up,
 };
 use crate::connection::ConnectionFlags;
 use clap::{Parser, Subcommand};
@@ -97,6 +98,8 @@ pub enum Command {
     Cp(cp::CpArgs),
     /// List, read, write, search and edit files of a sandbox
     Files(files::FilesArgs),
+    /// Inspect, commit, branch, push and fetch a git repository in a sandbox
+    Git(git::GitArgs),
     /// Keep a directory of this machine and one of a sandbox the same, both ways
     Sync(sync::SyncArgs),
     /// Start sandboxes that are stopped or in error
@@ -161,6 +164,13 @@ pub enum Command {
     Limits(limits::LimitsArgs),
     /// List the attempts to launch a sandbox, and why they failed
     Attempts(attempts::AttemptsArgs),
+    /// Take, list, verify, restore and remove snapshots of sandboxes
+    Snapshot(snapshot::SnapshotArgs),
+    /// Make sandboxes with the files of a snapshot, or of a sandbox as it is now
+    ///
+    /// Image, limits, ports, services and network are those of the first sandbox; its environment, tokens, shares and
+    /// holds are not carried over.
+    Fork(fork::ForkArgs),
     /// Import, list and remove images
     Image(image::ImageArgs),
     /// Add, list and remove model providers

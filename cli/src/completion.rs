@@ -25,6 +25,7 @@ enum CompletionKind {
     Task,
     Service,
     Exec,
+    Snapshot,
     Context,
 }
 
@@ -36,6 +37,7 @@ impl CompletionKind {
             "TASK" => Some(Self::Task),
             "SERVICE" => Some(Self::Service),
             "EXEC" => Some(Self::Exec),
+            "SNAPSHOT" => Some(Self::Snapshot),
             "CONTEXT" => Some(Self::Context),
             _ => None,
         }
@@ -111,6 +113,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::too_many_lines)] // The list of them.
     fn every_argument_that_names_something_is_completed() {
         let mut found = Vec::new();
         completed(
@@ -132,6 +135,8 @@ mod tests {
         slipway task log task
         slipway task diff sandbox
         slipway task diff task
+        slipway task revert sandbox
+        slipway task revert task
         slipway task allow sandbox
         slipway task allow task
         slipway task deny sandbox
@@ -143,6 +148,13 @@ mod tests {
         slipway sh sandbox
         slipway attach sandbox
         slipway attach exec
+        slipway git status sandbox
+        slipway git diff sandbox
+        slipway git log sandbox
+        slipway git commit sandbox
+        slipway git branch sandbox
+        slipway git push sandbox
+        slipway git fetch sandbox
         slipway start sandboxes
         slipway stop sandboxes
         slipway pause sandboxes
@@ -165,6 +177,15 @@ mod tests {
         slipway egress sandbox
         slipway limits sandbox
         slipway attempts sandbox
+        slipway snapshot create sandbox
+        slipway snapshot ls sandbox
+        slipway snapshot inspect snapshot
+        slipway snapshot manifest snapshot
+        slipway snapshot verify snapshot
+        slipway snapshot restore snapshot
+        slipway snapshot restore into
+        slipway snapshot export snapshot
+        slipway snapshot rm snapshots
         slipway context use name
         slipway context show name
         slipway context rm names

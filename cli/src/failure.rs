@@ -185,6 +185,7 @@ mod tests {
             code: ProblemCode::LaunchFailed,
             message: "crun exited 1".into(),
             output: vec!["no such\u{1b}[31m file".into()],
+            step: None,
         };
         let error =
             ApiError::new(ApiErrorCode::SandboxFailed, "the sandbox did not come up").with(|detail| {

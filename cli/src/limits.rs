@@ -6,9 +6,15 @@ use std::time::Duration;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// For a response that does not wait for anything.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// For a revert of a large tree; hostd's own deadline is shorter.
+pub const REVERT_TIMEOUT: Duration = Duration::from_secs(35 * 60);
 /// For an operation that waits until a sandbox has settled; hostd's own deadlines are shorter.
 pub const SETTLE_TIMEOUT: Duration = Duration::from_secs(600);
+/// For a push or a fetch; the deadline of hostd is shorter.
+pub const GIT_NETWORK_TIMEOUT: Duration = Duration::from_secs(1_000);
 /// Seconds that hostd waits before it responds to a create; after that the command polls.
+/// Bytes of an archive of dotfiles that are read; hostd takes fewer.
+pub const DOTFILES_READ_MAX_BYTES: u64 = 2 << 20;
 pub const CREATE_WAIT_S: u64 = 3;
 /// Between two progress lines where standard error is not a terminal.
 pub const PROGRESS_LINE_EVERY: Duration = Duration::from_secs(5);
@@ -143,3 +149,6 @@ pub const CONTEXTS_MAX_BYTES: u64 = 4 << 20;
 pub const CONTEXTS_MAX: usize = 1_000;
 /// Longest name of a context, in bytes.
 pub const CONTEXT_NAME_MAX_BYTES: usize = 64;
+
+/// A snapshot that is taken, read or restored as a whole.
+pub const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(3600);

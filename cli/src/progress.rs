@@ -82,6 +82,18 @@ impl Progress {
         }
     }
 
+    /// Sets the text, and prints it as a line of its own when it is new.
+    pub fn step(&self, text: &str) {
+        self.set_text(text);
+        let Ok(mut line) = self.line.lock() else { return };
+        let is_new = line.printed.as_ref().is_none_or(|(before, _)| before != text);
+        if is_new && (self.prints || self.drawer.is_some()) {
+            line.erase();
+            line.printed = Some((text.to_owned(), Instant::now()));
+            eprint_line(text);
+        }
+    }
+
     pub fn set_text(&self, text: impl Into<String>) {
         if let Ok(mut line) = self.line.lock() {
             line.text = text.into();

@@ -1,15 +1,19 @@
 //! Flags of a sandbox spec, shared by `create`, `ensure`, `up` and `run`. A new field of the spec gets its flag here.
 
-use crate::{failure::Failure, value_parser};
+use crate::{failure::Failure, limits, value_parser};
+use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::{Args, ValueEnum};
 use protocol::{
     ServiceSpec,
     api::{
-        IdlePolicy, Network, NetworkRules, NetworkSpec, PreviewHeaders, SandboxScope, SandboxSpec, Seed,
-        Visibility,
+        DotfilesInstall, DotfilesSpec, IdlePolicy, Network, NetworkRules, NetworkSpec, PreviewHeaders,
+        SandboxScope, SandboxSpec, Seed, SetupStepSpec, SnapshotId, SourceAuth, SourceSpec, Visibility,
     },
 };
-use std::{io::Read as _, path::PathBuf};
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+};
 
 /// All flags of a sandbox spec.
 #[derive(Debug, Args, Default)]
@@ -25,6 +29,40 @@ pub struct SpecFlags {
     /// Keep it running, and restart it when it dies, instead of letting it sleep when idle
     #[arg(long)]
     pub always_on: bool,
+    /// Git repository that is cloned into the app directory first, as in `https://example.com/acme/web.git`
+    #[arg(long, value_name = "URL")]
+    pub source: Option<String>,
+    /// Branch, tag or whole commit hash of --source; default: the default branch of the server
+    #[arg(long = "ref", value_name = "REF", requires = "source")]
+    pub reference: Option<String>,
+    /// Secret with the credential for --source, as in git.github.com; see `slipway secret`
+    #[arg(long = "auth", value_name = "SECRET", requires = "source")]
+    pub source_auth: Option<String>,
+    /// Number of commits to fetch for --source; default: all
+    #[arg(long, value_name = "COMMITS", requires = "source")]
+    pub depth: Option<u32>,
+    /// Directory for --source, absolute or relative to the app directory, which is the default
+    #[arg(long, value_name = "DIR", requires = "source")]
+    pub source_dir: Option<String>,
+    /// Command that runs once in the new sandbox, before its services; repeatable, in this order. The spec of --file
+    /// also takes a name, shell, directory, environment and timeout of each
+    #[arg(long = "setup", value_name = "LINE")]
+    pub setup: Vec<String>,
+    /// Files for the home directory, put there before the setup: an archive (tar, tar.gz or zip), or the address of a
+    /// git repository
+    #[arg(long, value_name = "FILE|URL")]
+    pub dotfiles: Option<String>,
+    /// Branch, tag or whole commit hash of the repository of --dotfiles
+    #[arg(long, value_name = "REF", requires = "dotfiles")]
+    pub dotfiles_ref: Option<String>,
+    /// Secret with the credential for the repository of --dotfiles, as in git.github.com
+    #[arg(long, value_name = "SECRET", requires = "dotfiles")]
+    pub dotfiles_auth: Option<String>,
+    /// How dotfiles are installed. `auto` takes chezmoi or stow where the image has it and the files have its layout, else
+    /// copies; chezmoi runs scripts and templates among the files, as the sandbox's user. An install script runs only
+    /// with `script`
+    #[arg(long, value_name = "WAY", requires = "dotfiles")]
+    pub dotfiles_install: Option<InstallFlag>,
     /// Scope, as in agent-run:42 or custom:mine; at most one live sandbox has a given scope
     #[arg(long, value_name = "KIND:KEY", value_parser = value_parser::scope)]
     pub scope: Option<SandboxScope>,
@@ -46,6 +84,9 @@ pub struct SandboxFlags {
     /// Template of the operator that the workspace starts with
     #[arg(long, value_name = "NAME")]
     pub template: Option<String>,
+    /// Snapshot that the workspace starts with; see `slipway fork` for a sandbox like the old one
+    #[arg(long, value_name = "ID", conflicts_with = "template")]
+    pub snapshot: Option<SnapshotId>,
     /// Driver, `oci` or `docker`; see `slipway drivers`
     #[arg(long)]
     pub driver: Option<String>,
@@ -109,10 +150,33 @@ pub enum NetworkFlag {
     Open,
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum InstallFlag {
+    Auto,
+    Copy,
+    Stow,
+    Chezmoi,
+    Script,
+}
+
+impl From<InstallFlag> for DotfilesInstall {
+    fn from(flag: InstallFlag) -> Self {
+        match flag {
+            InstallFlag::Auto => Self::Auto,
+            InstallFlag::Copy => Self::Copy,
+            InstallFlag::Stow => Self::Stow,
+            InstallFlag::Chezmoi => Self::Chezmoi,
+            InstallFlag::Script => Self::Script,
+        }
+    }
+}
+
 impl SpecFlags {
     /// Reads the named files and builds the spec.
     pub fn spec(self) -> Result<SandboxSpec, Failure> {
         let base = self.file.as_ref().map_or_else(|| Ok(SandboxSpec::default()), read_spec)?;
+        let dotfiles = self.dotfiles.as_deref().map(dotfiles).transpose()?;
+        let base = SandboxSpec { dotfiles: dotfiles.or(base.dotfiles.clone()), ..base };
         let mut env = protocol::EnvMap::new();
         for path in &self.env_file {
             let text = std::fs::read_to_string(path)
@@ -130,16 +194,40 @@ impl SpecFlags {
         spec.env.extend(self.env);
         spec.idle_policy = self.always_on.then_some(IdlePolicy::AlwaysOn).or(spec.idle_policy);
         spec.scope = self.scope.or(spec.scope);
+        if let Some(url) = self.source {
+            let file = spec.source.unwrap_or_default();
+            spec.source = Some(SourceSpec {
+                url,
+                reference: self.reference.or(file.reference),
+                auth: self.source_auth.map(|secret| SourceAuth { secret }).or(file.auth),
+                depth: self.depth.or(file.depth),
+                dir: self.source_dir.or(file.dir),
+            });
+        }
+        if let Some(dotfiles) = &mut spec.dotfiles {
+            dotfiles.reference = self.dotfiles_ref.or(dotfiles.reference.take());
+            dotfiles.auth = self.dotfiles_auth.map(|secret| SourceAuth { secret }).or(dotfiles.auth.take());
+            dotfiles.install = self.dotfiles_install.map(Into::into).or(dotfiles.install);
+        }
+        if !self.setup.is_empty() {
+            let more = self.setup.into_iter().map(|run| SetupStepSpec { run, ..SetupStepSpec::default() });
+            spec.setup.get_or_insert_default().steps.extend(more);
+        }
         self.sandbox_flags.apply_to(spec)
     }
 }
 
 impl SandboxFlags {
+    fn seed(&self) -> Option<Seed> {
+        let (template, snapshot) = (self.template.clone(), self.snapshot);
+        (template.is_some() || snapshot.is_some()).then_some(Seed { template, snapshot })
+    }
+
     /// Applies the flags to a spec, as [`SpecFlags::spec`] does.
     pub fn apply_to(self, mut spec: SandboxSpec) -> SandboxSpec {
+        spec.seed = self.seed().or(spec.seed);
         spec.name = self.name.or(spec.name);
         spec.image = self.image.or(spec.image);
-        spec.seed = self.template.map(|template| Seed { template }).or(spec.seed);
         spec.driver = self.driver.or(spec.driver);
         spec.runtime = self.runtime.or(spec.runtime);
         spec.ports.extend(self.ports);
@@ -202,6 +290,24 @@ fn network(
     Some(NetworkSpec::Rules(rules))
 }
 
+/// Dotfiles by the address of a repository, or by a file.
+fn dotfiles(text: &str) -> Result<DotfilesSpec, Failure> {
+    let is_address = text.contains("://") || text.starts_with("git@");
+    match is_address {
+        true => Ok(DotfilesSpec { url: Some(text.to_owned()), ..DotfilesSpec::default() }),
+        false => read_archive(Path::new(text)),
+    }
+}
+
+/// Reads an archive of dotfiles. hostd refuses one that is larger than it takes.
+fn read_archive(path: &Path) -> Result<DotfilesSpec, Failure> {
+    let failed = |error| Failure::io(format!("read {}", path.display()), error);
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.take(limits::DOTFILES_READ_MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(DotfilesSpec { archive: Some(BASE64_STANDARD.encode(bytes)), ..DotfilesSpec::default() })
+}
+
 fn read_spec(path: &PathBuf) -> Result<SandboxSpec, Failure> {
     let mut text = String::new();
     let read = if path.as_os_str() == "-" {
@@ -220,7 +326,9 @@ mod tests {
     #[test]
     fn flags_win_over_the_file_and_collections_are_merged() {
         let file = r#"{"name":"old","ports":[80],"env":{"A":"1","B":"1"},"limits":{"memory_mb":64,"pids":9},
-            "services":[{"name":"web","command":"old"}]}"#;
+            "services":[{"name":"web","command":"old"}],
+            "source":{"url":"https://a/b","ref":"main","auth":{"secret":"git.b"},"depth":1,"dir":"x"},
+            "dotfiles":{"url":"https://d/e","ref":"v1","install":"copy"}}"#;
         let base: SandboxSpec = serde_json::from_str(file).expect("a good spec");
         let sandbox_flags = SandboxFlags {
             name: Some("new".into()),
@@ -233,10 +341,16 @@ mod tests {
             sandbox_flags,
             env: vec![("A".into(), "3".into())],
             always_on: true,
+            source: Some("https://b/c".into()),
+            reference: Some("next".into()),
+            source_dir: Some("web".into()),
+            dotfiles_ref: Some("v2".into()),
+            dotfiles_auth: Some("git.d".into()),
+            dotfiles_install: Some(InstallFlag::Stow),
             ..SpecFlags::default()
         };
         let spec =
             flags.apply_to(base, [("A".to_owned(), "2".to_owned()), ("C".to_owned(), "2".to_owned())].into());
-        insta::assert_snapshot!(serde_json::to_string(&spec).expect("JSON"), @r#"{"name":"new","ports":[80,3000],"env":{"A":"3","B":"1","C":"2"},"services":[{"name":"web","command":"new","restart":"always","restart_after_task":false}],"limits":{"memory_mb":128,"pids":9},"idle_policy":"always_on"}"#);
+        insta::assert_snapshot!(serde_json::to_string(&spec).expect("JSON"), @r#"{"name":"new","ports":[80,3000],"env":{"A":"3","B":"1","C":"2"},"services":[{"name":"web","command":"new","restart":"always","restart_after_task":false}],"limits":{"memory_mb":128,"pids":9},"source":{"url":"https://b/c","ref":"next","auth":{"secret":"git.b"},"depth":1,"dir":"web"},"dotfiles":{"url":"https://d/e","ref":"v2","auth":{"secret":"git.d"},"install":"stow"},"idle_policy":"always_on"}"#);
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     retry::Retry,
     text::{plain, wire_name},
 };
-use protocol::api::{SandboxId, SandboxStatus, SandboxView};
+use protocol::api::{SandboxId, SandboxSpec, SandboxStatus, SandboxView};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// Sends a request whose response comes when the sandbox has settled, and shows the phase meanwhile.
@@ -40,6 +40,14 @@ pub async fn send_and_wait(
     }
 }
 
+/// How long the request that creates a sandbox waits for it. The steps of a setup are shown while they run.
+pub fn create_wait(spec: &SandboxSpec) -> String {
+    match spec.setup.is_some() || spec.dotfiles.is_some() || spec.source.is_some() {
+        true => "0".to_owned(),
+        false => format!("{}s", limits::CREATE_WAIT_S),
+    }
+}
+
 /// Polls until no operation is in progress. Returns the first response unchanged when the sandbox has settled already.
 pub async fn until_settled(
     context: &Context,
@@ -64,7 +72,8 @@ pub async fn until_settled(
             return Err(Failure::new(message).hint(format!("check it with `slipway get {}`", view.id)));
         }
         show(progress, &view);
-        if view.progress.is_some() && view.progress != told {
+        // Each step of a setup has a time limit of its own.
+        if is_setting_up(&view) || view.progress.is_some() && view.progress != told {
             // Progress extends the deadline; hostd bounds the whole operation.
             told.clone_from(&view.progress);
             deadline = Instant::now() + limits::SETTLE_TIMEOUT;
@@ -98,9 +107,16 @@ pub fn fail_if_error(view: &SandboxView) -> Result<(), Failure> {
 
 fn show(progress: &Progress, view: &SandboxView) {
     match &view.progress {
+        Some(text) if is_setting_up(view) => progress.step(&plain(text)),
         Some(text) => progress.report(&plain(text)),
         None => progress.set_text(phase_text(view)),
     }
+}
+
+/// Whether steps of the setup run.
+fn is_setting_up(view: &SandboxView) -> bool {
+    let left = view.setup.as_ref().is_some_and(|setup| (setup.done as usize) < setup.steps.len());
+    left && view.progress.as_ref().is_some_and(|text| text.starts_with("setup "))
 }
 
 fn phase_text(view: &SandboxView) -> String {

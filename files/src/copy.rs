@@ -99,13 +99,13 @@ pub fn open_visited(visited: &Visited<'_>) -> Result<Option<OwnedFd>, FilesError
 }
 
 /// Copies single entries, until the deadline.
-struct Copier<'a> {
-    exchange: &'a dyn Exchange,
-    deadline: Deadline,
+pub(crate) struct Copier<'a> {
+    pub(crate) exchange: &'a dyn Exchange,
+    pub(crate) deadline: Deadline,
 }
 
 impl Copier<'_> {
-    fn copy(
+    pub(crate) fn copy(
         &self,
         found: &OwnedFd,
         entry: &FileEntry,
@@ -155,7 +155,7 @@ fn copy_some(mut from: &File, mut to: &File) -> std::io::Result<bool> {
 
 /// Whether a path is another or lies below it, by their text. A link can hide that; the limit on entries ends such a
 /// copy.
-fn is_below(path: &FilePath, top: &FilePath) -> bool {
+pub(crate) fn is_below(path: &FilePath, top: &FilePath) -> bool {
     let names = |path: &FilePath| -> Vec<Vec<u8>> {
         let parts = path.0.split(|byte| *byte == b'/');
         parts.filter(|name| !name.is_empty() && *name != b".").map(<[u8]>::to_vec).collect()

@@ -84,6 +84,7 @@ pub fn has_body(request: &FilesRequest) -> bool {
         | FilesRequest::Mkdir { .. }
         | FilesRequest::Move { .. }
         | FilesRequest::Copy { .. }
+        | FilesRequest::Install { .. }
         | FilesRequest::Pack { .. }
         | FilesRequest::Search(_)
         | FilesRequest::Watch { .. } => false,

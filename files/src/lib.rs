@@ -26,6 +26,7 @@ mod error;
 mod exchange;
 pub mod frames;
 mod identity;
+mod install;
 pub mod limits;
 mod list;
 mod mkdir;

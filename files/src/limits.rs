@@ -19,6 +19,9 @@ pub const DEPTH_MAX: usize = 512;
 /// How long a verb works on a tree: listing, copying, deleting, searching.
 pub const TREE_MAX_MS: u64 = 120_000;
 /// Entries that one copy creates.
+/// Names of kept files that an installation reports, and the tries to find one that is free.
+pub const INSTALL_KEPT_MAX: usize = 100;
+pub const INSTALL_NAME_TRIES: u32 = 100;
 pub const COPY_MAX_ENTRIES: u64 = 1_000_000;
 /// Files of one `write-many`.
 pub const MANY_MAX: usize = 1_000;

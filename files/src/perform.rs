@@ -1,8 +1,8 @@
 //! Performs a request: one verb, one file.
 
 use crate::{
-    Exchange, FilesError, Workspace, archive, copy, delete, entry, exchange::gone, list, mkdir, read, rename,
-    search, watch, write, write_many,
+    Exchange, FilesError, Workspace, archive, copy, delete, entry, exchange::gone, install, list, mkdir,
+    read, rename, search, watch, write, write_many,
 };
 use protocol::files::{FilesReply, FilesRequest};
 
@@ -42,6 +42,10 @@ pub fn perform(
         FilesRequest::Copy { from, to, overwrite } => {
             let entry = copy::copy(workspace, exchange, from, to, *overwrite)?;
             done(exchange, FilesReply::Entry { entry, created: false })
+        }
+        FilesRequest::Install { from, to } => {
+            let report = install::install(workspace, exchange, from, to)?;
+            done(exchange, FilesReply::Installed(report))
         }
         FilesRequest::WriteMany => write_many::write_many(workspace, exchange),
         FilesRequest::Pack { path, format, select } => {

@@ -1,6 +1,7 @@
 //! The life of the hostd process: bring-up, serving, draining.
 
 mod drivers;
+mod git_settings;
 mod image_collection;
 mod parts;
 mod registry_logins;
@@ -123,7 +124,8 @@ async fn run(config: Config) -> Result<(), Failure> {
     let threads = ConnectionThreads::start("inside")
         .map_err(|error| failed("start the threads of its listeners inside sandboxes", &error))?;
     let inside =
-        InsideServer::new(parts.previews.clone(), parts.gateway.clone(), egress.clone()).served_by(threads);
+        InsideServer::new(parts.previews.clone(), parts.gateway.clone(), parts.git.clone(), egress.clone())
+            .served_by(threads);
     let targets = PreviewTargets::default();
     let fleet = Fleet::open(parts.fleet(&config, inside, targets.clone())).await;
     let fleet = fleet.map_err(|error| Failure::Failed(error.to_string()))?;
@@ -164,7 +166,7 @@ async fn run(config: Config) -> Result<(), Failure> {
     let preview = hostd_edge::serve(preview, edge.clone());
     let prune = edge.tidy();
     let egress_reports = egress.run_recorder(closing.clone());
-    let retention = retention(store.clone(), clock, closing.clone());
+    let retention = retention(fleet.clone(), store.clone(), clock, closing.clone());
     let upkeep = closing.run_until_cancelled(maintain(store, parts.images.clone(), config.image_keep_days));
     let resources = watch_resources(&fleet, &closing);
     let stop = async {
@@ -175,6 +177,7 @@ async fn run(config: Config) -> Result<(), Failure> {
     tokio::join!(tcp, unix, preview, prune, retention, upkeep, resources, egress_reports, stop);
     api.finish().await;
     fleet.close().await;
+    parts.git.finish().await;
     // Connections of sandboxes report their bytes when they end, so egress finishes after them.
     egress.finish().await;
     store.clone().close().await;
@@ -263,8 +266,9 @@ async fn serve_unix(
     }
 }
 
-async fn retention(store: Store, clock: Clock, closing: CancellationToken) {
+async fn retention(fleet: Fleet, store: Store, clock: Clock, closing: CancellationToken) {
     loop {
+        fleet.remove_expired_snapshots().await;
         if let Err(error) = store.delete_expired(clock.now_ms()).await {
             warn!(%error, "failed to delete expired rows");
         }

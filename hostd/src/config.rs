@@ -9,10 +9,11 @@ mod values;
 
 use crate::agents::AgentTable;
 use hostd_core::{BudgetBounds, Scheme, egress::Exceptions, limits};
-use hostd_drivers::QuotaChoice;
+use hostd_drivers::{QuotaChoice, SnapshotMethodSetting};
+use hostd_store::SnapshotRetention;
 use parsers::{
     absolute, address, agents, auth, budget, docker_socket, domain, driver, exceptions, files, owner_quota,
-    public, quota, registries, tls,
+    public, quota, registries, snapshots, tls,
 };
 use protocol::api::Quota;
 use std::{fmt, net::SocketAddr, path::PathBuf};
@@ -68,6 +69,14 @@ pub struct Config {
     pub disk_floor_mb: Option<u64>,
     /// How disk limits of sandboxes are kept.
     pub quota: QuotaChoice,
+    pub snapshots: SnapshotMethodSetting,
+    /// How many snapshots without a name a sandbox keeps, and for how long; 0 is without a limit.
+    pub snapshot_keep: u64,
+    pub snapshot_keep_days: u64,
+    /// The program that mints tokens, the name of the user that runs it, and the git servers that it is asked for.
+    pub git_token_hook: Option<PathBuf>,
+    pub git_token_hook_user: String,
+    pub git_token_hook_servers: Vec<String>,
     /// Quotas of tenants and principals that have none of their own.
     pub tenant_quota: Option<Quota>,
     pub principal_quota: Option<Quota>,
@@ -77,6 +86,8 @@ pub struct Config {
     pub agents_dir: Option<PathBuf>,
     /// The file of the briefing, instead of the built-in text.
     pub briefing_file: Option<PathBuf>,
+    /// The file with the host keys of SSH servers of git repositories.
+    pub git_known_hosts: PathBuf,
     /// Private addresses that sandboxes may reach.
     pub egress_private: Exceptions,
     /// The model budget of a task that sets none.
@@ -124,6 +135,13 @@ fn bad(key: &str, message: impl Into<String>) -> ConfigError {
 }
 
 impl Config {
+    /// How long snapshots without a name are kept.
+    pub fn snapshot_retention(&self) -> SnapshotRetention {
+        let limit = |value: u64| (value > 0).then_some(value);
+        let age_ms = limit(self.snapshot_keep_days).map(|days| days.saturating_mul(24 * 3_600_000));
+        SnapshotRetention { count: limit(self.snapshot_keep), age_ms }
+    }
+
     /// Parses the text of the TOML file, if there is one, and the environment, which `env` looks up.
     pub fn parse(file: Option<&str>, env: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
         let values = ConfigValues::read(file, &env)?;
@@ -167,11 +185,18 @@ impl Config {
             memory_total_mb: values.integer("memory_total_mb")?,
             disk_floor_mb: values.integer("disk_floor_mb")?,
             quota: quota(&values.text("quota")?)?,
+            snapshots: snapshots(&values.text("snapshots")?)?,
+            snapshot_keep: values.integer("snapshot_keep")?.unwrap_or(0),
+            snapshot_keep_days: values.integer("snapshot_keep_days")?.unwrap_or(0),
+            git_token_hook: path("git_token_hook")?,
+            git_token_hook_user: values.text("git_token_hook_user")?,
+            git_token_hook_servers: values.list("git_token_hook_servers")?,
             tenant_quota: owner_quota("tenant_quota", values.optional("tenant_quota")?)?,
             principal_quota: owner_quota("principal_quota", values.optional("principal_quota")?)?,
             agents: agents(&values.table("agents")?, values.optional("agent")?.as_deref())?,
             agents_dir: path("agents_dir")?,
             briefing_file: path("briefing_file")?,
+            git_known_hosts: absolute("git_known_hosts", &values.text("git_known_hosts")?)?,
             egress_private: exceptions(&values.list("egress_private")?)?,
             task_budget: budget(&values.optional("task_budget")?.unwrap_or_default())?,
         };

@@ -10,5 +10,6 @@ pub mod api;
 mod boot;
 pub mod command;
 pub mod config;
-pub mod inside;
+pub mod git;
+mod inside;
 pub mod reconcile;

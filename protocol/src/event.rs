@@ -119,6 +119,18 @@ pub enum Fact {
     TaskTrimmed { task: TaskId, oldest: u64 },
     #[serde(rename = "task.forgotten")]
     TaskForgotten { task: TaskId },
+    /// Files were restored from the checkpoint of a task.
+    #[serde(rename = "task.reverted")]
+    TaskReverted {
+        task: TaskId,
+        restored: u64,
+        deleted: u64,
+        /// Whether the files are now as in the checkpoint; otherwise some could not be restored or deleted.
+        complete: bool,
+        /// Commit id of the files as they were before, in the sandbox's private repository.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        saved: Option<String>,
+    },
     #[serde(rename = "manifest.loaded")]
     ManifestLoaded { services: Vec<ServiceName> },
     #[serde(rename = "manifest.rejected")]
@@ -156,6 +168,7 @@ impl Fact {
             Self::TaskEnded { .. } => "task.ended",
             Self::TaskTrimmed { .. } => "task.trimmed",
             Self::TaskForgotten { .. } => "task.forgotten",
+            Self::TaskReverted { .. } => "task.reverted",
             Self::ManifestLoaded { .. } => "manifest.loaded",
             Self::ManifestRejected { .. } => "manifest.rejected",
             Self::HoldTaken { .. } => "hold.taken",

@@ -110,6 +110,12 @@ pub enum FilesRequest {
         to: FilePath,
         overwrite: bool,
     },
+    /// Copies the content of a directory into another, beside what is there. A file that is in the way is kept under
+    /// another name. `.git` is left out.
+    Install {
+        from: FilePath,
+        to: FilePath,
+    },
     /// The body is a JSON array of [`ManyFile`].
     WriteMany,
     /// The archive follows the reply.
@@ -138,6 +144,7 @@ impl FilesRequest {
             Self::Write(_)
             | Self::Mkdir { .. }
             | Self::Copy { .. }
+            | Self::Install { .. }
             | Self::WriteMany
             | Self::Unpack { .. } => true,
             Self::Stat { .. }
@@ -269,6 +276,7 @@ pub enum FilesReply {
     /// The archive follows.
     Archive,
     Unpacked(UnpackReport),
+    Installed(InstallReport),
     Found {
         items: Vec<SearchMatch>,
         /// Why there may be more.
@@ -320,6 +328,15 @@ pub struct UnpackReport {
     /// The first entries that were left out.
     pub skipped: Vec<SkippedEntry>,
     pub skipped_count: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstallReport {
+    /// Files and links that were copied. Those that were there already with the same content do not count.
+    pub files: u64,
+    /// The first names under which files that were in the way are kept.
+    pub kept: Vec<FilePath>,
+    pub kept_count: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

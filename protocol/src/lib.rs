@@ -21,6 +21,7 @@ pub mod log_line;
 mod model;
 mod name;
 mod output;
+mod revert;
 pub mod sanitize;
 mod service;
 mod status;
@@ -45,6 +46,7 @@ pub use hold::{HoldRequest, HoldView};
 pub use model::{Dialect, ModelCall, ModelCallState, Usage};
 pub use name::{BadName, ExecId, HoldName, ProfileName, ServiceName, TaskId, WarmName};
 pub use output::{Chunk, Encoding, Payload, Stream};
+pub use revert::{RevertOutcome, RevertRequest, Reverted};
 pub use service::{
     Health, HealthCheck, RestartPolicy, ServiceSource, ServiceSpec, ServiceState, ServiceView,
     ServicesRequest,

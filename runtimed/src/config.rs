@@ -24,6 +24,8 @@ pub struct Config {
     pub shutdown_ms: u64,
     /// Whether jobs are pointed to hostd's proxy on loopback.
     pub proxy: bool,
+    /// Whether services of the manifest wait until the API has set its own.
+    pub services_held: bool,
     /// Variables of the image, for jobs.
     pub image_env: EnvMap,
     /// Enables routes that cause faults, for tests.
@@ -39,7 +41,7 @@ pub struct BadValue {
 }
 
 /// The variables, for `--help`: name, default, meaning.
-pub const VARIABLES: [(&str, &str, &str); 11] = [
+pub const VARIABLES: [(&str, &str, &str); 12] = [
     ("RUNTIMED_DIR", "/run/runtimed", "control directory: socket, records, logs; root only"),
     ("RUNTIMED_PUBLIC_SOCKET", "/run/slipway/sock", "socket for the sandboxed code"),
     ("RUNTIMED_UID", "1000", "user id of everything that is started"),
@@ -50,6 +52,7 @@ pub const VARIABLES: [(&str, &str, &str); 11] = [
     ("RUNTIMED_LOG_BUDGET_MB", "512", "disk space for all logs together"),
     ("RUNTIMED_SHUTDOWN_MS", "8000", "how long a shutdown may take in all"),
     ("RUNTIMED_EGRESS", "none", "proxy: jobs are shown hostd's proxy at 127.0.0.1:900"),
+    ("RUNTIMED_SERVICES", "start", "held: those of sandbox.yaml wait until the API has set its own"),
     (IMAGE_ENV_VARIABLE, "{}", "variables of the image, for jobs: a JSON object of texts"),
 ];
 
@@ -75,6 +78,11 @@ impl Config {
             "proxy" => true,
             other => return Err(bad("RUNTIMED_EGRESS", other.to_owned(), "none or proxy")),
         };
+        let services_held = match text("RUNTIMED_SERVICES", "start").as_str() {
+            "start" => false,
+            "held" => true,
+            other => return Err(bad("RUNTIMED_SERVICES", other.to_owned(), "start or held")),
+        };
         let image_env = text(IMAGE_ENV_VARIABLE, "{}");
         let image_env = serde_json::from_str(&image_env)
             .map_err(|_| bad(IMAGE_ENV_VARIABLE, image_env, "a JSON object of texts"))?;
@@ -93,6 +101,7 @@ impl Config {
             log_quota_bytes: quota_mb << 20,
             shutdown_ms: number("RUNTIMED_SHUTDOWN_MS", SHUTDOWN_DEFAULT_MS, 100..=600_000, "100 to 600000")?,
             proxy,
+            services_held,
             image_env,
             faults: get("RUNTIMED_FAULTS").is_some_and(|value| value == "1"),
         })

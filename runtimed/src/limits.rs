@@ -123,6 +123,27 @@ pub const CHECKPOINTS_KEPT_MAX: usize = 100;
 /// Repositories within the app that are searched.
 pub const CHECKPOINT_NESTED_MAX: usize = 64;
 
+/// Directories within each other; deeper files are skipped.
+pub const CHECKPOINT_DEPTH_MAX: usize = 512;
+/// The list of what a checkpoint skips; a longer one is truncated.
+pub const SKIPPED_LIST_MAX_BYTES: usize = 2 << 20;
+/// Directories that are searched for unreadable ones.
+pub const UNREADABLE_WALK_MAX: usize = 200_000;
+
+// ---- revert ----
+
+/// Restoring the files of a checkpoint, and when PID 1 kills a process that outlives that.
+pub const REVERT_MAX_MS: u64 = 30 * 60_000;
+pub const REVERT_KILL_MS: u64 = REVERT_MAX_MS + 15_000;
+/// Paths in each list of the response, the size of each list, and a path in it.
+pub const REVERT_LISTED_MAX: usize = 1_000;
+pub const REVERT_LIST_MAX_BYTES: usize = 512 << 10;
+pub const REVERT_PATH_MAX_BYTES: usize = 4 << 10;
+/// Files and directories that are looked at below the app directory; ignored ones are not.
+pub const REVERT_WALK_MAX_ENTRIES: usize = 1_000_000;
+/// States before a revert that are kept, newest first.
+pub const REVERTS_KEPT_MAX: usize = 20;
+
 // ---- changes of a task ----
 
 /// Changed files that are listed, and the size of the list.

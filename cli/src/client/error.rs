@@ -112,6 +112,7 @@ fn list_command(missing: &Missing) -> String {
         MissingKind::Share => format!("slipway shares {sandbox}"),
         MissingKind::FileLink => format!("slipway files link {sandbox} --list"),
         MissingKind::PreviewLink => format!("slipway preview-link {sandbox} --list"),
+        MissingKind::Snapshot => "slipway snapshot ls".to_owned(),
         MissingKind::Token => "slipway token ls".to_owned(),
         MissingKind::Secret => "slipway secret ls".to_owned(),
         MissingKind::ImagePull => "slipway image ls".to_owned(),
@@ -173,6 +174,8 @@ fn api_next_step(error: &ApiError) -> Option<String> {
         | ApiErrorCode::Conflict
         | ApiErrorCode::HistoryGone
         | ApiErrorCode::CheckpointLost
+        | ApiErrorCode::NoCheckpoint
+        | ApiErrorCode::GitFailed
         | ApiErrorCode::TooLarge
         | ApiErrorCode::IdempotencyMismatch
         | ApiErrorCode::Unsupported
@@ -186,6 +189,9 @@ fn api_next_step(error: &ApiError) -> Option<String> {
         | ApiErrorCode::PreconditionFailed
         | ApiErrorCode::RangeNotSatisfiable
         | ApiErrorCode::Internal => None,
+        ApiErrorCode::TaskRunning => {
+            Some("wait for it (`slipway task follow`), or end it (`slipway task cancel`)".to_owned())
+        }
         ApiErrorCode::Asleep => Some("start the sandbox (`slipway start ID`), then try again".to_owned()),
     }
 }

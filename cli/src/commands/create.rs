@@ -29,7 +29,7 @@ pub async fn run(context: &Context, args: CreateArgs) -> Result<(), Failure> {
     let CreateArgs { no_wait, replace, keep_workspace, .. } = args;
     let spec = args.named()?.spec.spec()?;
     let progress = Progress::start(context.output, "creating");
-    let wait = if no_wait { "0".to_owned() } else { format!("{}s", limits::CREATE_WAIT_S) };
+    let wait = if no_wait { "0".to_owned() } else { sandbox_wait::create_wait(&spec) };
     let request = ApiRequest::post("/v1/sandboxes")
         .query("wait", wait)
         .query_if("replace", replace.then_some(1))

@@ -76,6 +76,7 @@ mod tests {
             networks: words(&["none", "proxy"]),
             limits: words(&["memory_mb"]),
             disk_limit: Some("loop".to_owned()),
+            snapshots: Some("overlay".to_owned()),
             pause: true,
             runtimes: words(&["crun"]),
             images: words(&["host", "imported"]),

@@ -28,7 +28,7 @@ pub async fn run(context: &Context, args: EnsureArgs) -> Result<(), Failure> {
 pub async fn ensure(context: &Context, spec: &SandboxSpec) -> Result<(EnsureAnswer, bytes::Bytes), Failure> {
     let progress = Progress::start(context.output, "creating");
     let request = ApiRequest::post("/v1/sandboxes/ensure")
-        .query("wait", format!("{}s", limits::CREATE_WAIT_S))
+        .query("wait", sandbox_wait::create_wait(spec))
         .json(spec)
         .timeout(limits::SETTLE_TIMEOUT);
     let first = context.client.send(request).await?;

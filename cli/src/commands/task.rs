@@ -1,4 +1,4 @@
-//! `slipway task`: submits, lists, shows, follows and cancels tasks, and answers permissions.
+//! `slipway task`: submits, lists, shows, follows, cancels and reverts tasks, and answers permissions.
 
 use crate::{
     client::ApiRequest,
@@ -12,8 +12,8 @@ use crate::{
     retry::Retry,
     signals::Signals,
     task::{
-        DiffArgs, FollowEnd, OnInterrupt, TaskFlags, TaskRef, answer_permission, cancel, describe, diff,
-        exit_code, fetch, follow, prompt, style, submit, table, task_id,
+        DiffArgs, FollowEnd, OnInterrupt, RevertArgs, TaskFlags, TaskRef, answer_permission, cancel,
+        describe, diff, exit_code, fetch, follow, prompt, revert, style, submit, table, task_id,
     },
 };
 use clap::{Args, Subcommand};
@@ -54,6 +54,18 @@ Examples:
   slipway task diff --stat web 01k9zq0v1m2n3p4q5r6s7t8v9w
   slipway task diff web 01k9zq0v1m2n3p4q5r6s7t8v9w src/main.rs
   slipway task diff web 01k9zq0v1m2n3p4q5r6s7t8v9w | git apply";
+
+const REVERT_HELP: &str = "\
+Files that were changed or deleted since the checkpoint come back, by this task or anything after it, and files that
+were added since are deleted. Ignored files, as the checkpoint's own .gitignore has them, and the app's git repository
+stay as they are. What is replaced or deleted is saved first, and files that cannot be saved stay, unless --discard is
+given. Not while a task runs; a sleeping sandbox is woken. An interrupted revert is completed by repeating it.
+
+Examples:
+  slipway task revert --dry-run web 01k9zq0v1m2n3p4q5r6s7t8v9w
+  slipway task revert web 01k9zq0v1m2n3p4q5r6s7t8v9w
+  slipway task revert web 01k9zq0v1m2n3p4q5r6s7t8v9w src
+  slipway exec web -- sh -c 'git --git-dir ~/.slipway/checkpoints.git show SAVED:src/main.rs'";
 
 #[derive(Debug, Args)]
 pub struct TaskArgs {
@@ -108,6 +120,14 @@ enum TaskCommand {
         task: TaskRefArgs,
         #[command(flatten)]
         diff: DiffArgs,
+    },
+    /// Restore the files to the checkpoint before a task
+    #[command(after_help = REVERT_HELP)]
+    Revert {
+        #[command(flatten)]
+        task: TaskRefArgs,
+        #[command(flatten)]
+        revert: RevertArgs,
     },
     /// Allow a permission that the agent of a task asked for
     ///
@@ -187,6 +207,7 @@ impl TaskArgs {
             | TaskCommand::Get(_)
             | TaskCommand::Log { .. }
             | TaskCommand::Diff { .. }
+            | TaskCommand::Revert { .. }
             | TaskCommand::Allow { .. }
             | TaskCommand::Deny { .. }
             | TaskCommand::Cancel { .. } => false,
@@ -211,6 +232,9 @@ pub async fn run(context: &Context, args: TaskArgs) -> Result<u8, Failure> {
         }
         TaskCommand::Diff { task, diff: args } => {
             diff(context, &task.find(context).await?, &args, style(context.output)).await.map(|()| 0)
+        }
+        TaskCommand::Revert { task, revert: args } => {
+            revert(context, &task.find(context).await?, &args, style(context.output)).await.map(|()| 0)
         }
         TaskCommand::Allow { permission, option } => {
             decide(context, permission, PermissionAnswer { decision: Decision::Allow, option }).await

@@ -12,7 +12,7 @@ use crate::{
 };
 use protocol::{
     ServiceView,
-    api::{ExecAnswer, SandboxId, SandboxView, TaskAnswer},
+    api::{ExecAnswer, SandboxId, SandboxView, SnapshotView, TaskAnswer},
 };
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
@@ -72,12 +72,15 @@ async fn query(kind: CompletionKind, words: &TypedWords) -> Option<Vec<Candidate
         (CompletionKind::Sandbox, _) => {
             return Some(sandboxes(&page(&client, ApiRequest::get("/v1/sandboxes").long_pages()).await?));
         }
+        (CompletionKind::Snapshot, _) => {
+            return Some(snapshots(&page(&client, ApiRequest::get("/v1/snapshots").long_pages()).await?));
+        }
         (_, sandbox) => resolve::sandbox(&client, &sandbox?).await.ok()?,
     };
     let path = format!("/v1/sandboxes/{id}");
     let few = |list: &str| ApiRequest::get(format!("{path}/{list}")).query("limit", COMPLETION_ITEMS);
     match kind {
-        CompletionKind::Sandbox | CompletionKind::Context => None,
+        CompletionKind::Sandbox | CompletionKind::Snapshot | CompletionKind::Context => None,
         CompletionKind::Task => Some(tasks(&page(&client, few("tasks")).await?)),
         CompletionKind::Exec => Some(execs(&page(&client, few("execs")).await?)),
         CompletionKind::Service => services(&client, id).await,
@@ -101,6 +104,15 @@ fn sandboxes(views: &[SandboxView]) -> Vec<Candidate> {
         found.extend(by_id.map(|candidate| Candidate { second, ..candidate }));
     }
     found
+}
+
+/// Offers each snapshot by its name, or by its id.
+fn snapshots(views: &[SnapshotView]) -> Vec<Candidate> {
+    let candidate = |view: &SnapshotView| {
+        let id = view.id.to_string();
+        Candidate::new(view.name.as_deref().unwrap_or(&id), &view.created_at)
+    };
+    views.iter().filter_map(candidate).collect()
 }
 
 fn tasks(tasks: &[TaskAnswer]) -> Vec<Candidate> {

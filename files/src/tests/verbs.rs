@@ -229,3 +229,17 @@ fn kinds_that_are_no_files_are_listed_and_never_opened() {
         }
     }
 }
+
+#[test]
+fn an_installation_never_moves_the_app_directory() {
+    let fixture = Fixture::new();
+    let install = FilesRequest::Install { from: "dots".into(), to: "".into() };
+    for (name, app) in [("dots/workspace", "workspace/app/x"), ("dots/workspace/app", "workspace/app/x")] {
+        fixture.reply(&FilesRequest::Write(write(app)), b"work");
+        fixture.reply(&FilesRequest::Write(write(name)), b"in the way");
+        assert_eq!(code(&fixture, &install, b""), FilesErrorCode::InvalidRequest, "{name}");
+        let stat = FilesRequest::Stat { path: app.into(), follow: false };
+        assert!(matches!(fixture.reply(&stat, b"").0, FilesReply::Entry { .. }), "{name}");
+        fixture.reply(&FilesRequest::Delete { path: "dots".into(), recursive: true, if_match: None }, b"");
+    }
+}

@@ -1,7 +1,13 @@
 //! Resolves a spec into a blueprint: validated, fully defaulted, immutable. A blueprint contains no facts of
 //! the host and no secrets: environment variables, also of services, are kept apart.
 
-use super::{egress::RuleSet, parse_duration_ms};
+use super::{
+    Dotfiles, SetupStep, Source,
+    egress::RuleSet,
+    parse_duration_ms,
+    provision::{resolve_dotfiles, resolve_setup},
+    source::resolve_source,
+};
 use crate::limits;
 use protocol::{
     EnvMap, ProfileName, ServiceSpec,
@@ -32,6 +38,14 @@ pub struct Blueprint {
     /// Absent: the skeleton of the image, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<Seed>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+    /// Without their content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dotfiles: Option<Dotfiles>,
+    /// Without their environment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub setup: Vec<SetupStep>,
     pub network: Network,
     /// The rules of its egress proxy; changed while it runs, unlike the other fields.
     #[serde(default, skip_serializing_if = "EgressRules::is_empty")]
@@ -56,6 +70,9 @@ impl Blueprint {
             services: vec![],
             limits,
             seed: None,
+            source: None,
+            dotfiles: None,
+            setup: vec![],
             network: Network::None,
             egress: EgressRules::default(),
             idle_policy: IdlePolicy::Sleep,
@@ -63,6 +80,11 @@ impl Blueprint {
             preview_headers: PreviewHeaders::Localhost,
             ttl_ms: None,
         }
+    }
+
+    /// Whether a sandbox of it is provisioned before its services start.
+    pub fn is_provisioned(&self) -> bool {
+        self.source.is_some() || self.dotfiles.is_some() || !self.setup.is_empty()
     }
 
     /// A blueprint for tests: a web app on port 3000.
@@ -73,12 +95,16 @@ impl Blueprint {
     }
 }
 
-/// Environment variables, kept apart from the blueprint: of the whole sandbox, and of single services.
+/// Environment variables, kept apart from the blueprint: of the whole sandbox, of single services, and of steps of
+/// the setup.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
     pub all: EnvMap,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub services: BTreeMap<String, EnvMap>,
+    /// By the index of the step.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub setup: BTreeMap<usize, EnvMap>,
     /// Lost with a database: running processes may have more variables than are known here.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
@@ -115,7 +141,10 @@ pub struct Defaults {
 pub fn blueprint(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Blueprint, Environment), ApiError> {
     check_names(spec)?;
     check_scope(spec.scope.as_ref())?;
-    let (services, environment) = split_environment(&spec.services, &spec.env)?;
+    let (services, mut environment) = split_environment(&spec.services, &spec.env)?;
+    let setup = resolve_setup(spec.setup.as_ref(), &mut environment)?;
+    let source = resolve_source(spec)?;
+    let dotfiles = spec.dotfiles.as_ref().map(resolve_dotfiles).transpose()?;
     let (network, egress) = network(spec, defaults)?;
     let blueprint = Blueprint {
         driver: spec.driver.clone().unwrap_or_else(|| defaults.driver.clone()),
@@ -125,6 +154,9 @@ pub fn blueprint(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Blueprint, 
         services,
         limits: limits_of(&spec.limits, defaults)?,
         seed: spec.seed.clone(),
+        source,
+        dotfiles: dotfiles.map(|(dotfiles, _)| dotfiles),
+        setup,
         network,
         egress,
         idle_policy: spec.idle_policy.unwrap_or_default(),
@@ -200,7 +232,11 @@ fn check_names(spec: &SandboxSpec) -> Result<(), ApiError> {
         let good = value.as_deref().is_none_or(is_plain);
         require(field, good, "must be 1 to 256 of A-Z a-z 0-9 . _ - / : @")?;
     }
-    if let Some(Seed { template }) = &spec.seed {
+    if let Some(Seed { template, snapshot }) = &spec.seed {
+        let one = template.is_some() != snapshot.is_some();
+        require("seed", one, "must have either template or snapshot")?;
+    }
+    if let Some(Seed { template: Some(template), .. }) = &spec.seed {
         let safe = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         let good =
             (1..=limits::TEMPLATE_NAME_MAX_BYTES).contains(&template.len()) && template.bytes().all(safe);
@@ -259,7 +295,7 @@ pub fn split_environment(
     Ok((bare, environment))
 }
 
-fn check_env(field: &str, env: &EnvMap) -> Result<(), ApiError> {
+pub(crate) fn check_env(field: &str, env: &EnvMap) -> Result<(), ApiError> {
     let bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
     let small = env.len() <= limits::ENV_MAX_COUNT && bytes <= limits::ENV_MAX_BYTES;
     let most =
@@ -339,7 +375,7 @@ fn check_host_range<T: PartialOrd + fmt::Display + Copy>(
     Err(ApiError::new(code, message).with(|detail| detail.field = Some(field.to_owned())))
 }
 
-fn require(field: &str, good: bool, message: &str) -> Result<(), ApiError> {
+pub(crate) fn require(field: &str, good: bool, message: &str) -> Result<(), ApiError> {
     if good {
         Ok(())
     } else {

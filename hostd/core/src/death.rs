@@ -39,7 +39,7 @@ impl Death {
     /// The problem of a sandbox in the state `error`.
     pub fn problem(&self) -> Problem {
         let code = if self.cause == DeathCause::Oom { ProblemCode::Oom } else { ProblemCode::Died };
-        Problem { code, message: self.message(None), output: self.kept_lines() }
+        Problem { code, message: self.message(None), output: self.kept_lines(), step: None }
     }
 
     /// The report that is kept. `task` is the task that was running.

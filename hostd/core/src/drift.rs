@@ -76,6 +76,7 @@ pub fn drift(desired: &Desired<'_>, observed: &Observed, steps: &[PlanStep]) -> 
         PlanStep::Lost(_) => Some(Repair::GiveUp),
         PlanStep::Launch
         | PlanStep::AwaitReady
+        | PlanStep::Provision
         | PlanStep::InspectAgain
         | PlanStep::Renewed
         | PlanStep::Reached
@@ -122,7 +123,7 @@ mod tests {
     }
 
     fn drift_of(state: &State, idle_policy: IdlePolicy, observed: &Observed) -> Option<Drift> {
-        let desired = Desired { state, idle_policy };
+        let desired = Desired { state, idle_policy, to_provision: false };
         drift(&desired, observed, &plan(&desired, observed, 0))
     }
 

@@ -53,6 +53,25 @@ pub const LINKS_CACHED_MAX: usize = 16_384;
 pub const LINK_LOOKUPS_MAX: usize = 8;
 /// An API token.
 pub const TOKEN_MAX_BYTES: usize = 256;
+/// Setup of a new sandbox: steps, the command line, name and paths of one, and how long it may take.
+pub const SETUP_STEPS_MAX: usize = 16;
+pub const SETUP_RUN_MAX_BYTES: usize = 16 << 10;
+pub const SETUP_NAME_MAX_CHARS: usize = 80;
+pub const SETUP_PATH_MAX_BYTES: usize = 1024;
+pub const SETUP_TIMEOUT_DEFAULT_MS: u64 = 10 * 60_000;
+pub const SETUP_TIMEOUT_MAX_MS: u64 = 60 * 60_000;
+/// Last lines of a step that failed, and the length of one.
+pub const SETUP_LINES_MAX: usize = 20;
+pub const SETUP_LINE_MAX_CHARS: usize = 400;
+/// Values of an environment that are replaced in those lines.
+pub const REDACTED_MIN_BYTES: usize = 6;
+/// Commits of a shallow clone, and how long a clone may take.
+pub const SOURCE_DEPTH_MAX: u32 = 1_000_000;
+pub const SOURCE_MAX_MS: u64 = 30 * 60_000;
+/// Inline archive of dotfiles; base64, it fits into the body of a request.
+pub const DOTFILES_ARCHIVE_MAX_BYTES: usize = 1 << 20;
+/// How long the installation of dotfiles may take.
+pub const DOTFILES_MAX_MS: u64 = 5 * 60_000;
 pub const TTL_MAX_MS: u64 = 365 * 86_400_000;
 /// How long a pulled image is kept that no sandbox gets, unless configured.
 pub const IMAGE_KEEP_DEFAULT_DAYS: u64 = 14;
@@ -153,6 +172,9 @@ pub const CHANGES_READ_MAX_MS: u64 = 10_000;
 pub const CHANGES_TRIES_MAX: u32 = 3;
 /// How long the diff of one file may take that a running sandbox is asked for.
 pub const ONE_DIFF_MAX_MS: u64 = 30_000;
+/// How long a revert may take, longer than runtimed lets it, and the paths in each list of its response.
+pub const REVERT_MAX_MS: u64 = 31 * 60_000;
+pub const REVERT_LISTED_MAX: usize = 1_000;
 /// Tasks adopted with a sandbox that the database does not know, and the size of the file that records one.
 pub const FOUND_TASKS_MAX: usize = 1024;
 pub const FOUND_TASK_MAX_BYTES: u64 = 16 << 10;
@@ -160,3 +182,7 @@ pub const FOUND_TASK_MAX_BYTES: u64 = 16 << 10;
 pub const ADOPTED_KEEP_MS: u64 = 24 * 3600 * 1000;
 /// Events stored in one transaction.
 pub const EVENTS_BATCH: usize = 256;
+
+/// Patterns that a snapshot leaves out.
+pub const SNAPSHOT_EXCLUDES_MAX: usize = 64;
+pub const SNAPSHOT_EXCLUDE_MAX_BYTES: usize = 256;

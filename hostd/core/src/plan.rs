@@ -9,6 +9,8 @@ use protocol::api::{IdlePolicy, Phase, Problem, ProblemCode, SandboxStatus};
 pub struct Desired<'a> {
     pub state: &'a State,
     pub idle_policy: IdlePolicy,
+    /// Whether steps of its provisioning are left.
+    pub to_provision: bool,
 }
 
 /// The container of a sandbox, as the newest inspection shows it.
@@ -104,6 +106,8 @@ pub enum PlanStep {
     Launch,
     /// Wait until PID 1 answers, and configure it.
     AwaitReady,
+    /// Perform the steps of its provisioning. Its services are configured by `AwaitReady` afterwards.
+    Provision,
     /// Inspect again after a pause: another launch is under way, or the driver cannot tell.
     InspectAgain,
     Drive(DriverVerb),
@@ -157,13 +161,16 @@ fn towards(desired: &Desired<'_>, observed: &Observed) -> Vec<PlanStep> {
         }
 
         // A launch needs no inspection in between. Nothing of the run before counts any more.
-        (Goal::Running, Absent) if should_live(state.status) => {
-            return vec![PlanStep::Renewed, PlanStep::Launch, PlanStep::AwaitReady, PlanStep::Reached];
+        (Goal::Running, Absent) => {
+            let renewed = should_live(state.status).then_some(PlanStep::Renewed);
+            return renewed.into_iter().chain([PlanStep::Launch]).chain(after_launch(desired)).collect();
         }
-        (Goal::Running, Absent) => return vec![PlanStep::Launch, PlanStep::AwaitReady, PlanStep::Reached],
         (Goal::Running | Goal::Stopped, Dead(_)) => PlanStep::Drive(DriverVerb::CleanUp),
         (Goal::Running, Running { frozen: true, .. }) => PlanStep::Drive(DriverVerb::Thaw),
         (Goal::Running, Running { frozen: false, ready: false }) => PlanStep::AwaitReady,
+        (Goal::Running, Running { frozen: false, ready: true }) if desired.to_provision => {
+            PlanStep::Provision
+        }
         (Goal::Running, Running { frozen: false, ready: true }) => PlanStep::Reached,
 
         (Goal::Paused, Running { frozen: false, .. }) => PlanStep::Drive(DriverVerb::Freeze),
@@ -177,6 +184,13 @@ fn towards(desired: &Desired<'_>, observed: &Observed) -> Vec<PlanStep> {
         }
     };
     vec![step]
+}
+
+fn after_launch(desired: &Desired<'_>) -> Vec<PlanStep> {
+    match desired.to_provision {
+        true => vec![PlanStep::AwaitReady, PlanStep::Provision, PlanStep::AwaitReady, PlanStep::Reached],
+        false => vec![PlanStep::AwaitReady, PlanStep::Reached],
+    }
 }
 
 /// The steps past the deadline. An operation is given up, but a destroy goes on.
@@ -251,7 +265,7 @@ fn deadline_passed(phase: Phase) -> Problem {
         Phase::Destroying => "destroying",
     };
     let message = format!("{doing} took longer than its deadline; start it again, or destroy it");
-    Problem { code: ProblemCode::DeadlinePassed, message, output: Vec::new() }
+    Problem { code: ProblemCode::DeadlinePassed, message, output: Vec::new(), step: None }
 }
 
 #[cfg(test)]

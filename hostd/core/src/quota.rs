@@ -35,7 +35,7 @@ pub struct Usage {
     pub preview_connections: u64,
 }
 
-/// The parts of disk use that belong to an owner. Images and snapshots have no tenants: they have no part.
+/// The parts of disk use that belong to an owner. Images have no tenants: they have no part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskUse {
     pub workspaces_bytes: u64,
@@ -43,6 +43,8 @@ pub struct DiskUse {
     pub kept_workspaces_bytes: u64,
     /// Rows of the database: events, output and changes of tasks.
     pub database_bytes: u64,
+    /// The files of snapshots, each counted whole: those that share files do not take less.
+    pub snapshots_bytes: u64,
 }
 
 impl DiskUse {
@@ -51,11 +53,13 @@ impl DiskUse {
             workspaces_bytes: self.workspaces_bytes.saturating_add(other.workspaces_bytes),
             kept_workspaces_bytes: self.kept_workspaces_bytes.saturating_add(other.kept_workspaces_bytes),
             database_bytes: self.database_bytes.saturating_add(other.database_bytes),
+            snapshots_bytes: self.snapshots_bytes.saturating_add(other.snapshots_bytes),
         }
     }
 
     pub fn total_bytes(&self) -> u64 {
-        self.workspaces_bytes.saturating_add(self.kept_workspaces_bytes).saturating_add(self.database_bytes)
+        let parts = [self.kept_workspaces_bytes, self.database_bytes, self.snapshots_bytes];
+        parts.into_iter().fold(self.workspaces_bytes, u64::saturating_add)
     }
 }
 

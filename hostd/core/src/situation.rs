@@ -5,7 +5,7 @@
 //! attempt     Closed, LeftOpen ──begin_attempt──▶ Open ──record_launch──▶ Open with its run
 //!             Open, LeftOpen ──close_attempt──▶ Closed
 //! readiness   Unknown ──inspected: a run──▶ Seen ──became_ready──▶ Ready ──inspected: another run──▶ Seen
-//!             every state ──inspected: no run; run_ended──▶ Unknown
+//!             Ready ──provisioned──▶ Seen; every state ──inspected: no run; run_ended──▶ Unknown
 //! backend     every state ──no answer──▶ Away ──give_up──▶ OutageLogged or Answering
 //!             every state ──verb done; nothing left to do──▶ Answering
 //! rest        Working ──nothing left to do──▶ AtRest ──act; drift_found──▶ Working
@@ -326,6 +326,11 @@ impl Situation {
     /// PID 1 answered and has its configuration.
     pub fn became_ready(&mut self) {
         self.readiness = std::mem::take(&mut self.readiness).ready();
+    }
+
+    /// The provisioning is done: PID 1 gets its services now.
+    pub fn provisioned(&mut self) {
+        self.readiness = std::mem::take(&mut self.readiness).unconfigured();
     }
 
     /// Nothing of the sandbox runs any more.

@@ -1,7 +1,7 @@
 //! What a task changed: from the document of its sandbox to rows. Nothing in the document is trusted: every length, name
 //! and number is checked, and a document that ends early gives what it has.
 
-use super::limits;
+use super::{limits, task_revert::is_path_below};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use protocol::{ChangeKind, ChangedFile, ChangesHead, ChangesTotals, Encoding, FileDiff, Payload};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -131,16 +131,12 @@ fn file(listed: &ChangedFile) -> Result<FileChangeRecord, BadChanges> {
 }
 
 /// A name that git could store: relative, and without a part that leads elsewhere.
-fn path(name: &Payload) -> Result<Vec<u8>, BadChanges> {
+pub(super) fn path(name: &Payload) -> Result<Vec<u8>, BadChanges> {
     let bytes = match name.encoding {
         Encoding::Utf8 => name.data.clone().into_bytes(),
         Encoding::Base64 => STANDARD.decode(&name.data).map_err(|_| BadChanges::Name)?,
     };
-    let misleads = |part: &[u8]| part.is_empty() || part == b"." || part == b"..";
-    let bad = bytes.len() > limits::CHANGED_PATH_MAX_BYTES
-        || bytes.contains(&0)
-        || bytes.split(|byte| *byte == b'/').any(misleads);
-    if bad { Err(BadChanges::Name) } else { Ok(bytes) }
+    if is_path_below(&bytes) { Ok(bytes) } else { Err(BadChanges::Name) }
 }
 
 /// A number that a database and a reader of JSON can hold.

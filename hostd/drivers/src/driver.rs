@@ -4,6 +4,7 @@
 //! another process, finds out what is there and goes on. No path of the host leaves a driver: callers get a handle
 //! they cannot read and streams into the sandbox.
 
+use crate::{local::snapshots::WorkspaceLease, snapshot_driver::SnapshotDriver};
 use async_trait::async_trait;
 use hostd_core::{AppPort, Blueprint, ContainerState, Handle};
 use protocol::api::{Capabilities, LeftoverKind, Limits, Owner, SandboxId, SandboxScope, StatsView};
@@ -93,6 +94,9 @@ pub enum DriverError {
     /// A container that is not ours has the name that this one would get.
     #[error("{message}")]
     NameTaken { message: String },
+    /// What the verb works on is not there, or not in a state for it.
+    #[error("{message}")]
+    Conflict { message: String },
     #[error("the disk is full")]
     DiskFull,
     /// The disk has no room for the whole of a workspace with a limit.
@@ -132,11 +136,20 @@ pub enum DriverError {
 #[derive(Debug)]
 pub enum WorkspaceAccess {
     /// On this machine, whether the sandbox runs or not: the top directory of the workspace.
-    Here(OwnedFd),
+    Here(OpenWorkspace),
     /// Within reach of the sandbox's runtimed only, and so only while it runs.
     Inside,
     /// The sandbox was never launched, so that it has none.
     Missing,
+}
+
+/// The open files of a workspace.
+#[derive(Debug)]
+pub struct OpenWorkspace {
+    /// A path descriptor (`O_PATH`).
+    pub top: OwnedFd,
+    /// Held for as long as files of the workspace are written.
+    pub lease: WorkspaceLease,
 }
 
 /// How much of its limit a workspace uses.
@@ -240,6 +253,10 @@ pub trait Driver: Transport {
     /// Whether the disk limit of the workspace is kept by measuring alone: by the callers of `disk_usage`.
     fn is_disk_measured(&self, _: &SandboxId) -> bool {
         false
+    }
+    /// The verbs on snapshots; absent where the driver has none.
+    fn snapshots(&self) -> Option<&dyn SnapshotDriver> {
+        None
     }
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError>;
     /// Puts new limits of memory, CPU and processes in force for a container that runs or is frozen, all of them or

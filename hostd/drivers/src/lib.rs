@@ -15,10 +15,11 @@ mod local;
 mod not_configured;
 pub mod oci;
 mod registry;
+mod snapshot_driver;
 
 pub use driver::{
-    BadgeDetails, DiskUsage, Driver, DriverError, FoundSandbox, LaunchRequest, Leftover, ProgressSink,
-    SandboxBadge, Stream, Target, Transport, WorkspaceAccess,
+    BadgeDetails, DiskUsage, Driver, DriverError, FoundSandbox, LaunchRequest, Leftover, OpenWorkspace,
+    ProgressSink, SandboxBadge, Stream, Target, Transport, WorkspaceAccess,
 };
 pub use hostd_core::{ContainerState, Handle};
 pub use local::{
@@ -27,6 +28,10 @@ pub use local::{
         PullRequest, PulledFrom, UnusedFor,
     },
     quota::{QuotaChoice, QuotaSettings},
+    snapshots::{Excludes, ManifestDifference, ReplacementOutcome, SnapshotMethodSetting},
     trash::empty as empty_trash,
 };
 pub use registry::{AbsentDriver, Drivers};
+pub use snapshot_driver::{
+    CaptureOrder, CaptureOutcome, CopyExtent, RoomCheck, SnapshotContent, SnapshotDriver, Verification,
+};

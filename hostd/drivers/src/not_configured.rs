@@ -56,6 +56,7 @@ impl Driver for NotConfigured {
             networks: vec![],
             limits: vec![],
             disk_limit: None,
+            snapshots: None,
             pause: false,
             runtimes: vec![],
             images: vec![],

@@ -10,11 +10,13 @@
 mod attributes;
 mod entry_path;
 mod error;
+mod home;
 mod read_ahead;
 mod tree_writer;
 mod unpack;
 
 pub use error::{Refusal, UnpackError};
+pub use home::HomeArchive;
 pub use unpack::{UnpackedLayer, unpack_archive_within, unpack_layer};
 
 pub(crate) use entry_path::EntryPath;

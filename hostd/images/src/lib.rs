@@ -26,7 +26,7 @@ mod tree_quota;
 pub use archive::{ArchiveError, ImageArchive, LayeredArchive};
 pub use copy_tree::{copy_tree, copy_tree_within};
 pub use digest::{Digest, DigestError, DigestReader, Hasher};
-pub use layer::{Refusal, UnpackError, UnpackedLayer, unpack_archive_within, unpack_layer};
+pub use layer::{HomeArchive, Refusal, UnpackError, UnpackedLayer, unpack_archive_within, unpack_layer};
 pub use manifest::{
     Descriptor, IMAGE_MANIFEST_TYPES, INDEX_TYPES, ImageConfig, IndexEntry, Manifest, ManifestDocument,
     ManifestError, Platform, choose_platform,

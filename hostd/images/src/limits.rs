@@ -44,6 +44,8 @@ pub const ZSTD_WINDOW_MAX_BYTES: u64 = 128 << 20;
 /// Decompressed blocks between the thread that decompresses and the one that writes.
 pub const READ_AHEAD_BLOCK_BYTES: usize = 256 << 10;
 pub const READ_AHEAD_BLOCKS: usize = 8;
+/// Bytes of an archive of files between two questions whether there is room for more.
+pub const METER_STEP_BYTES: u64 = 4 << 20;
 /// Length of a name of an archive in an error message.
 pub const SHOWN_NAME_MAX_BYTES: usize = 200;
 

@@ -69,7 +69,8 @@ impl LayerStack {
         }
         chdir(at)?;
         // Undermost: the root has the attributes of the topmost.
-        let lower = format!("lowerdir={}:{EMPTY}", names.join(":"));
+        // Layers of workspaces have directories that were moved; the kernel may be built to ignore that.
+        let lower = format!("lowerdir={}:{EMPTY},redirect_dir=follow", names.join(":"));
         mount(Some("overlay"), MERGED, Some("overlay"), MsFlags::MS_RDONLY | hardened, Some(lower.as_str()))?;
         // The overlay has its own copies.
         for name in &names {

@@ -14,6 +14,7 @@ use super::{
     limits as api,
     relay::{self, CONTROL_TIMEOUT},
     sandboxes::{generate_id, new_sandbox},
+    snapshots,
     views::{self, ok},
 };
 use crate::reconcile::{FleetError, SandboxCommand};
@@ -31,6 +32,7 @@ type Record = Arc<SandboxRecord>;
 
 pub async fn ensure(call: Call) -> CallResult {
     let mut spec: SandboxSpec = call.json()?;
+    snapshots::check_seed(&call, &spec).await?;
     spec.scope.get_or_insert(SandboxScope { kind: ScopeKind::SharedProjectUser, key: None });
     let mut repaired = false;
     for _ in 0..api::ENSURE_ATTEMPTS_MAX {
@@ -179,6 +181,14 @@ fn replacement_may_help(problem: &Problem) -> bool {
         | ProblemCode::ImageMissing
         | ProblemCode::DiskFull
         | ProblemCode::MemoryPressure
-        | ProblemCode::DriverUnavailable => false,
+        | ProblemCode::DriverUnavailable
+        | ProblemCode::SetupFailed
+        | ProblemCode::DotfilesFailed
+        | ProblemCode::SourceAuthFailed
+        | ProblemCode::SourceNotFound
+        | ProblemCode::SourceRefUnknown
+        | ProblemCode::SourceTooLarge
+        | ProblemCode::SourceUnreachable
+        | ProblemCode::SourceFailed => false,
     }
 }

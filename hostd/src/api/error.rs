@@ -117,7 +117,7 @@ impl From<FleetError> for CallError {
             FleetError::Capacity(detail) => {
                 ApiError::new(ApiErrorCode::Capacity, message).with(|to| to.capacity = Some(detail)).into()
             }
-            FleetError::InUse => Self::new(ApiErrorCode::Conflict, message),
+            FleetError::InUse | FleetError::Restoring => Self::new(ApiErrorCode::Conflict, message),
             FleetError::ShuttingDown => Self::new(ShuttingDown, message),
             FleetError::Driver(error) => error.into(),
             FleetError::Store(error) => error.into(),
@@ -235,7 +235,9 @@ impl From<DriverError> for CallError {
                 Self::caused(DriverUnavailable, "the driver does not answer; try again later", &error)
             }
             DriverError::OtherPidNamespace { .. } => Self::new(DriverUnavailable, error.to_string()),
-            DriverError::NameTaken { .. } => Self::new(ApiErrorCode::Conflict, error.to_string()),
+            DriverError::NameTaken { .. } | DriverError::Conflict { .. } => {
+                Self::new(ApiErrorCode::Conflict, error.to_string())
+            }
             DriverError::DiskFull | DriverError::NoDiskRoom { .. } => Self::new(DiskFull, error.to_string()),
             DriverError::MemoryInUse { .. } => ApiError::new(ApiErrorCode::Conflict, error.to_string())
                 .with(|detail| detail.field = Some("memory_mb".into()))
@@ -282,6 +284,7 @@ fn other_pid_namespace(error: &ControlError) -> Option<DriverError> {
         | DriverError::Unavailable { .. }
         | DriverError::ImageMissing { .. }
         | DriverError::NameTaken { .. }
+        | DriverError::Conflict { .. }
         | DriverError::DiskFull
         | DriverError::NoDiskRoom { .. }
         | DriverError::MemoryInUse { .. }

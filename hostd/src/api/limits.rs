@@ -94,6 +94,9 @@ pub const FILE_CHANGES_KEPT: usize = 16_384;
 pub const FILE_WATCH_LINGER_MS: u64 = 60_000;
 /// How long a process inside a sandbox may work before it replies. Unpacking takes longest.
 pub const FILES_REPLY_MAX_MS: u64 = 15 * 60_000;
+/// Snapshots that are exported, imported and verified at once: of one tenant, and of all. Each has a thread or two.
+pub const SNAPSHOT_TRANSFERS_OF_TENANT_MAX: usize = 4;
+pub const SNAPSHOT_TRANSFERS_MAX: usize = 16;
 /// The longest silence in the middle of an upload.
 pub const UPLOAD_IDLE_MAX_MS: u64 = 60_000;
 /// What is read of an upload after it was refused.

@@ -27,6 +27,7 @@ fn kind(pattern: &str, parameter: &str) -> Option<MissingKind> {
         "service" => MissingKind::Service,
         "link" => MissingKind::PreviewLink,
         "file_link" => MissingKind::FileLink,
+        "snapshot" => MissingKind::Snapshot,
         "token" => MissingKind::Token,
         "provider" => MissingKind::ModelProvider,
         "tenant" | "principal" if pattern.starts_with("/v1/quotas/") => MissingKind::Quota,
@@ -76,6 +77,7 @@ mod tests {
         no service `a-service` in sandbox `a-id`
         no share with `a-principal` in sandbox `a-id`
         no signed URL `a-file_link` in sandbox `a-id`
+        no snapshot `a-snapshot` (or it belongs to another tenant)
         no task `a-task` in sandbox `a-id`
         no token `a-token` (or it belongs to another tenant)
         ");

@@ -19,6 +19,15 @@ pub const PAGE_BY_NUMBER: &[Param] = &[param("after", AFTER, ParamKind::POSITION
 pub const PAGE_BY_ATTEMPT: &[Param] =
     &[param("after", AFTER, ParamKind::Number { least: 0, most: u32::MAX as u64 }), LIMIT];
 
+pub const SANDBOX_OF_SNAPSHOTS: &[Param] =
+    &[param("sandbox", "Only snapshots of this sandbox", ParamKind::PageId)];
+
+pub const NAME_OF_SNAPSHOT: &[Param] = &[param(
+    "name",
+    "Name of the snapshot; default: the one in the archive",
+    ParamKind::Text { most_chars: limits::NAME_MAX_CHARS },
+)];
+
 pub const PATH_OF_CHANGE: &[Param] = &[
     param(
         "path",

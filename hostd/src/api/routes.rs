@@ -2,8 +2,8 @@
 
 use super::{
     access_routes, activity, agents, audit, budgets, capacity, drivers, egress, ensure, events, execs, files,
-    host, image_pulls, images, inspect, lifecycle, models, older, permissions, port_tunnels, preview_links,
-    quotas,
+    git, host, image_pulls, images, inspect, lifecycle, models, older, permissions, port_tunnels,
+    preview_links, quotas,
     route::{
         RequiredAccess::{Admin, Anonymous, Operator, Own, Read, Write},
         Route,
@@ -13,7 +13,7 @@ use super::{
         PAGE_BY_NAME, PAGE_BY_NUMBER, PATH_OF_CHANGE, READ, REPLACE, SANDBOXES, STDIN, TENANT, TERMINAL,
         WAIT, WAIT_FOR_EXEC, WAKE, WORKSPACE,
     },
-    sandboxes, services, task_changes, tasks, terminals, tokens, warm_agents,
+    sandboxes, services, snapshot_routes, task_changes, task_revert, tasks, terminals, tokens, warm_agents,
 };
 use hyper::Method;
 use protocol::{
@@ -24,8 +24,8 @@ use protocol::{
         ExecCreate, HostView, Image, ImageCollection, ImageDetails, ImagePull, ImagePullCreate, LimitsChange,
         ModelView, PortView, PreviewLinkCreate, PreviewLinkCreated, PreviewLinkView, ProviderSpec,
         ProviderView, ReapReport, SandboxCost, SandboxSpec, SandboxView, StaleList, StatsView, TaskAnswer,
-        TaskChangesView, TaskCreate, TaskEventView, TokenCreate, TokenCreated, TokenView, TtlChange,
-        WarmAnswer, WarmCreate,
+        TaskChangesView, TaskCreate, TaskEventView, TaskRevert, TaskRevertView, TokenCreate, TokenCreated,
+        TokenView, TtlChange, WarmAnswer, WarmCreate,
     },
 };
 
@@ -38,11 +38,13 @@ pub fn all() -> Vec<Route> {
         task(),
         exec(),
         files::routes(),
+        git::routes(),
         service(),
         preview_link(),
         egress_rules(),
         tenant(),
         access_routes::all(),
+        snapshot_routes::all(),
         model(),
         quotas::routes(),
         operator(),
@@ -212,6 +214,11 @@ fn task() -> Vec<Route> {
             .operation("cancelTask", "Cancel a task in any phase; 200 when it has ended")
             .returns::<TaskAnswer>(200)
             .returns::<TaskAnswer>(202),
+        Route::new(Method::POST, "/v1/sandboxes/{id}/tasks/{task}/revert", Write, task_revert::revert)
+            .operation("revertTask", "Restore the files of the app directory to the checkpoint before a task, all or one path: files changed or deleted since come back, those added since are deleted, ignored ones and the app's own repository stay. What is replaced or deleted is saved first. Wakes a sleeping sandbox; task_running while one of its tasks has not ended")
+            .idempotent_by_key()
+            .json_body::<TaskRevert>()
+            .returns::<TaskRevertView>(200),
         Route::new(Method::POST, "/v1/sandboxes/{id}/warm", Write, warm_agents::create)
             .operation("warmAgent", "Start an agent before there is a task for it; the next task with the same spec adopts it. Repeated while the agent waits, the call starts nothing and reports whether it is ready")
             .json_body::<WarmCreate>()

@@ -5,12 +5,15 @@ use super::{
     dispatch::new_id,
     egress,
     error::{CallError, CallResult},
-    idempotency, listening_ports,
+    idempotency, listening_ports, snapshots,
     views::{self, ok},
 };
 use crate::reconcile::{FleetError, SandboxCommand};
 use axum::response::Response;
-use hostd_core::{Defaults, Identity, State, blueprint, check_metadata, check_name, generated_name};
+use hostd_core::{
+    Defaults, Identity, Provisioning, State, blueprint, check_metadata, check_name, generated_name,
+    resolve_dotfiles,
+};
 use hostd_store::{NewSandbox, SandboxFilter, SandboxRecord, SandboxUpdate, Secret, SharedFilter};
 use hyper::{StatusCode, header::LOCATION};
 use protocol::api::{ApiError, ApiErrorCode, Label, Owner, SandboxId, SandboxSpec, SandboxStatus};
@@ -20,7 +23,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use utoipa::ToSchema;
 
 /// The project of a sandbox that names none.
-const PROJECT: &str = "default";
+pub(super) const PROJECT: &str = "default";
 
 pub async fn create(call: Call) -> CallResult {
     let claimed = claimed_id(&call);
@@ -28,7 +31,9 @@ pub async fn create(call: Call) -> CallResult {
         Some(id) => id,
         None => generate_id()?,
     };
-    let new = new_sandbox(&call, &call.json()?, id)?;
+    let spec = call.json()?;
+    snapshots::check_seed(&call, &spec).await?;
+    let new = new_sandbox(&call, &spec, id)?;
     let wait_ms = call.query.wait_ms()?;
     let record = match find_claimed(&call, claimed).await? {
         Some(record) => record,
@@ -101,6 +106,7 @@ pub fn new_sandbox(call: &Call, spec: &SandboxSpec, id: SandboxId) -> Result<New
     let defaults = Defaults { image: api.default_image(), ..api.defaults.clone() };
     let (blueprint, environment) = blueprint(spec, &defaults)?;
     egress::check_profile(call, "network.profile", &blueprint.egress)?;
+    let archive = spec.dotfiles.as_ref().map(resolve_dotfiles).transpose()?;
     let now_ms = call.api.now_ms();
     Ok(NewSandbox {
         id,
@@ -109,6 +115,8 @@ pub fn new_sandbox(call: &Call, spec: &SandboxSpec, id: SandboxId) -> Result<New
         scope: spec.scope.clone(),
         metadata: spec.metadata.clone(),
         env: Secret(environment),
+        dotfiles: archive.and_then(|(_, bytes)| bytes).map(|bytes| Secret(bytes.into())),
+        provisioning: Provisioning::default(),
         state: State::new(now_ms.saturating_add(api.fleet.timing().up_ms)),
         created_ms: now_ms,
         expires_ms: blueprint.ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms)),

@@ -6,7 +6,7 @@ use super::{
     relay::{self, CONTROL_TIMEOUT},
     views::ok,
 };
-use hostd_core::split_environment;
+use hostd_core::{Environment, split_environment};
 use hostd_store::{SandboxUpdate, Secret};
 use hyper::Method;
 use protocol::{ServiceView, ServicesRequest, api::Page};
@@ -23,6 +23,7 @@ pub async fn put(call: Call) -> CallResult {
     let request: ServicesRequest = call.json()?;
     let (record, control) = call.control().await?;
     let (services, environment) = split_environment(&request.services, &record.env.0.all)?;
+    let environment = Environment { setup: record.env.0.setup.clone(), ..environment };
     let sent = ServicesRequest { services: environment.with_environment(&services) };
     let path = relay::runtimed_path(&["services"]);
     let (_, items) =

@@ -8,10 +8,11 @@ use super::{
     images::ImageBackend,
     limits,
     metrics::{self, ApiMetrics},
+    snapshot_permits::SnapshotTransfers,
     stream_limits::StreamLimits,
     warm_agents::WarmAgents,
 };
-use crate::{agents::Agents, reconcile::Fleet};
+use crate::{agents::Agents, git::GitGateway, reconcile::Fleet};
 use hostd_core::{Defaults, FileLinkSigner, Previews};
 use hostd_drivers::Drivers;
 use hostd_edge::{EdgeMetrics, egress::Egress, preview_links::PreviewLinks};
@@ -63,6 +64,7 @@ pub struct ApiParts {
     pub agents: Agents,
     pub models: Models,
     pub gateway: Gateway,
+    pub git: GitGateway,
     pub egress: Egress,
     pub disk: DiskSpace,
     pub clock: Clock,
@@ -79,6 +81,7 @@ pub struct Api {
     pub(super) models: Models,
     pub(super) secrets: Secrets,
     pub(super) gateway: Gateway,
+    pub(super) git: GitGateway,
     pub(super) egress: Egress,
     pub(super) disk: DiskSpace,
     pub(super) clock: Clock,
@@ -97,6 +100,8 @@ pub struct Api {
     pub(super) files: FilesBackend,
     pub(super) file_watches: FileWatches,
     pub(super) image_pulls: ImagePulls,
+    /// Exports, imports and verifications of snapshots.
+    pub(super) snapshot_transfers: SnapshotTransfers,
     /// Tasks that outlive their requests.
     pub(super) work: TaskTracker,
     /// Cancelled when hostd begins to shut down: streams end.
@@ -116,6 +121,7 @@ impl Api {
             agents,
             models,
             gateway,
+            git,
             egress,
             disk,
             clock,
@@ -137,6 +143,7 @@ impl Api {
             models,
             secrets,
             gateway,
+            git,
             egress,
             disk,
             clock,
@@ -151,6 +158,7 @@ impl Api {
             files,
             file_watches,
             image_pulls: ImagePulls::default(),
+            snapshot_transfers: SnapshotTransfers::default(),
             work,
             closing,
         })

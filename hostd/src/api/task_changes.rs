@@ -213,7 +213,7 @@ fn file_view(file: &FileChangeRecord) -> FileDiffView {
     }
 }
 
-fn payload(bytes: &[u8]) -> Payload {
+pub fn payload(bytes: &[u8]) -> Payload {
     match std::str::from_utf8(bytes) {
         Ok(text) => Payload { data: text.to_owned(), encoding: Encoding::Utf8 },
         Err(_) => Payload { data: STANDARD.encode(bytes), encoding: Encoding::Base64 },

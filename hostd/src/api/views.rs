@@ -2,7 +2,7 @@
 
 use axum::{body::Body, response::Response};
 use base64::{Engine, prelude::BASE64_STANDARD};
-use hostd_core::{Previews, rfc3339};
+use hostd_core::{Previews, provision_steps, rfc3339};
 use hostd_drivers::DriverError;
 use hostd_store::{AttemptRecord, ExecRecord, SandboxRecord, TaskRecord, TokenRecord};
 use hyper::{
@@ -11,7 +11,9 @@ use hyper::{
 };
 use protocol::{
     Encoding, ExecState, ExecView, Payload,
-    api::{AttemptView, ExecAnswer, Page, Problem, ProblemCode, SandboxView, TaskAnswer, TokenView},
+    api::{
+        AttemptView, ExecAnswer, Page, Problem, ProblemCode, SandboxView, SetupView, TaskAnswer, TokenView,
+    },
 };
 use serde::Serialize;
 
@@ -75,6 +77,7 @@ pub fn sandbox(record: &SandboxRecord, previews: &Previews) -> SandboxView {
         preview_headers: blueprint.preview_headers,
         env: record.env.0.all.keys().cloned().collect(),
         services: blueprint.services.iter().map(|service| service.name.to_string()).collect(),
+        setup: setup(record),
         metadata: record.metadata.clone(),
         attempt: record.attempt,
         created_at: rfc3339(record.created_ms),
@@ -83,10 +86,16 @@ pub fn sandbox(record: &SandboxRecord, previews: &Previews) -> SandboxView {
     }
 }
 
+fn setup(record: &SandboxRecord) -> Option<SetupView> {
+    let steps = provision_steps(&record.blueprint);
+    let names = || steps.iter().map(|step| step.name().to_owned()).collect();
+    (!steps.is_empty()).then(|| SetupView { done: record.provisioning.done, steps: names() })
+}
+
 /// The problem of a sandbox that cannot be reached from hostd's PID namespace, whatever its state.
 fn out_of_reach(record: &SandboxRecord) -> Option<Problem> {
     let message = DriverError::OtherPidNamespace { sandbox: record.id }.to_string();
-    let problem = Problem { code: ProblemCode::DriverUnavailable, message, output: Vec::new() };
+    let problem = Problem { code: ProblemCode::DriverUnavailable, message, output: Vec::new(), step: None };
     record.other_pid_namespace.then_some(problem)
 }
 
@@ -119,6 +128,7 @@ pub fn task(record: &TaskRecord) -> TaskAnswer {
         events_url: format!("/v1/sandboxes/{}/tasks/{}/events", record.sandbox, record.id),
         cancelling: record.cancelling && record.done_seq.is_none(),
         open_permissions: record.open_permissions.clone(),
+        revertible: record.done_seq.is_some() && record.checkpoint.is_some(),
         created_at: rfc3339(record.created_ms),
         started_at: record.started_ms.map(rfc3339),
         ended_at: record.ended_ms.map(rfc3339),

@@ -216,6 +216,7 @@ impl DriverInputs<'_> {
             host_image: HostImage { allow: self.config.host_image_dirs.clone() },
             agents: self.agents.dir().map(Path::to_owned),
             quota: self.quota(),
+            snapshots: self.config.snapshots,
             pulls: self.pulls.clone(),
             templates: self.config.templates.clone(),
         }
@@ -237,6 +238,7 @@ impl DriverInputs<'_> {
             agents: self.agents.dir().map(Path::to_owned),
             registries: self.config.image_registries.clone(),
             quota: self.quota(),
+            snapshots: self.config.snapshots,
             templates: self.config.templates.clone(),
         };
         Docker::open(docker).await

@@ -1,14 +1,15 @@
 //! The parts that hostd is made of, opened in their order, before anything is served.
 
 use super::{
-    DATABASE, bind, drivers, drivers::OpenedDrivers, failed, local_address, registry_logins::registry_logins,
-    scheme_of,
+    DATABASE, bind, drivers, drivers::OpenedDrivers, failed, git_settings::git_settings, local_address,
+    registry_logins::registry_logins, scheme_of,
 };
 use crate::{
     agents::Agents,
     api::{self, ApiParts, ImageBackend},
     command::Failure,
     config::{self, Config},
+    git::GitGateway,
     inside::InsideServer,
     reconcile::{Fleet, FleetParts, Timing},
 };
@@ -51,6 +52,7 @@ pub struct Parts {
     pub previews: Previews,
     pub models: Models,
     pub gateway: Gateway,
+    pub git: GitGateway,
     pub egress: Egress,
 }
 
@@ -75,6 +77,8 @@ impl Parts {
         disk.ensure_free();
         let (clock, outside) = (Clock::new(), OutboundConnector::from_host_config());
         let secrets = Secrets::new(store.clone(), &config.data_dir);
+        let git =
+            GitGateway::new(store.clone(), secrets.clone(), outside.clone(), clock, git_settings(config)?);
         let logins = registry_logins(secrets, clock);
         let pulls = drivers::pulls(config, outside.clone(), logins);
         let OpenedDrivers { drivers, default, images } =
@@ -100,6 +104,7 @@ impl Parts {
             previews,
             models,
             gateway,
+            git,
             egress,
         };
         Ok((parts, listener))
@@ -116,6 +121,7 @@ impl Parts {
             disk: self.disk.clone(),
             memory: self.memory.clone(),
             targets,
+            snapshot_retention: config.snapshot_retention(),
             clock: self.clock,
         }
     }
@@ -157,6 +163,7 @@ impl Parts {
             agents: self.agents.clone(),
             models: self.models.clone(),
             gateway: self.gateway.clone(),
+            git: self.git.clone(),
             egress: self.egress.clone(),
             disk: self.disk.clone(),
             clock: self.clock,

@@ -7,7 +7,7 @@ use hostd_core::{
     egress::{Destination, Exceptions},
     parse_quota, unsupported_driver,
 };
-use hostd_drivers::QuotaChoice;
+use hostd_drivers::{QuotaChoice, SnapshotMethodSetting};
 use protocol::api::Quota;
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -99,6 +99,11 @@ pub fn driver(text: &str) -> Result<DriverChoice, ConfigError> {
 
 pub fn quota(text: &str) -> Result<QuotaChoice, ConfigError> {
     let wrong = |()| bad("SLIPWAY_QUOTA", format!("must be auto, project, loop or measured, not {text:?}"));
+    text.parse().map_err(wrong)
+}
+
+pub fn snapshots(text: &str) -> Result<SnapshotMethodSetting, ConfigError> {
+    let wrong = |()| bad("SLIPWAY_SNAPSHOTS", format!("must be auto, btrfs, overlay or copy, not {text:?}"));
     text.parse().map_err(wrong)
 }
 

@@ -15,6 +15,7 @@ use super::{
     respond::{AfterHttp, RequestContext, respond},
     status::ServedSandbox,
 };
+use crate::git::{GitGateway, is_plain_git};
 use hostd_core::Previews;
 use hostd_edge::egress::Egress;
 use hostd_models::gateway::{CancelWithTask, Gateway};
@@ -47,6 +48,7 @@ use tracing::{debug, error, info, warn};
 pub struct InsideServer {
     previews: Arc<Previews>,
     gateway: Gateway,
+    git: GitGateway,
     egress: Egress,
     shared: SharedPermits,
     threads: Option<ConnectionThreads>,
@@ -59,14 +61,20 @@ pub struct InsideListener {
 }
 
 impl InsideServer {
-    pub fn new(previews: Previews, gateway: Gateway, egress: Egress) -> Self {
+    pub fn new(previews: Previews, gateway: Gateway, git: GitGateway, egress: Egress) -> Self {
         Self {
             previews: Arc::new(previews),
             gateway,
+            git,
             egress,
             shared: SharedPermits::of_this_host(),
             threads: None,
         }
+    }
+
+    /// The way of sandboxes to repositories.
+    pub fn git(&self) -> &GitGateway {
+        &self.git
     }
 
     /// Serves connections on these threads instead of on the runtime that accepts them.
@@ -89,6 +97,7 @@ impl InsideServer {
             previews: self.previews.clone(),
             rate: Arc::default(),
             gateway: self.gateway.clone(),
+            git: self.git.clone(),
             egress: self.egress.clone(),
         };
         let (permits, threads) = (ConnectionLimits::new(self.shared.clone()), self.threads.clone());
@@ -226,6 +235,19 @@ impl Listeners {
 }
 
 async fn serve_connection(stream: TcpStream, context: RequestContext) {
+    let head_max = Duration::from_millis(limits::HEAD_MAX_MS);
+    let mut first = [0];
+    match timeout(head_max, stream.peek(&mut first)).await {
+        Ok(Ok(1..)) if is_plain_git(first[0]) => {
+            return context.git.serve_plain(&context.passage, stream, head_max).await;
+        }
+        Ok(Ok(_)) => serve_http(stream, context).await,
+        // No request came.
+        Ok(Err(_)) | Err(_) => {}
+    }
+}
+
+async fn serve_http(stream: TcpStream, context: RequestContext) {
     let after = AfterHttp::default();
     let then = after.clone();
     let cancel_with_task = CancelWithTask::default();

@@ -1,5 +1,5 @@
 //! The HTTP server that hostd runs inside every sandbox, on a loopback port of the sandbox's own network
-//! namespace: the status page of the sandbox, the gateway to models, and the egress proxy.
+//! namespace: the status page of the sandbox, the gateway to models, the gateway to git repositories, and the egress proxy.
 //!
 //! ```text
 //!  sandboxed code ──127.0.0.1:900──▶ listener (one per sandbox) ──▶ route ──▶ respond

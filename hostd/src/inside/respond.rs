@@ -7,6 +7,7 @@ use super::{
     status::ServedSandbox,
     status_page,
 };
+use crate::git::GitGateway;
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -44,6 +45,7 @@ pub struct RequestContext {
     pub previews: Arc<Previews>,
     pub rate: Arc<RequestRate>,
     pub gateway: Gateway,
+    pub git: GitGateway,
     pub egress: Egress,
     pub passage: Arc<SandboxEgress>,
 }
@@ -99,6 +101,8 @@ pub async fn respond(
             after.put(tunnel);
             return Ok(response);
         }
+        Ok(Route::Git) if !context.rate.allows() => return Ok(refused(RequestError::TooMany)),
+        Ok(Route::Git) => return Ok(context.git.serve(&context.passage, request).await),
         Ok(Route::Status { .. } | Route::Health) | Err(_) => {}
     }
     let routed = match routed {
@@ -121,7 +125,7 @@ pub async fn respond(
 
 async fn perform(context: &RequestContext, route: Route) -> Response<Body> {
     match route {
-        Route::Model | Route::Outside => refused(RequestError::Path),
+        Route::Model | Route::Git | Route::Outside => refused(RequestError::Path),
         Route::Health => json(StatusCode::OK, &"ok"),
         Route::Status { html } => {
             let view = context.sandbox.status(&context.previews).await;

@@ -17,6 +17,8 @@ pub enum Route {
     Health,
     /// A model call.
     Model,
+    /// A request of git to the repository of a grant.
+    Git,
     /// A request to the outside, for the egress proxy.
     Outside,
 }
@@ -68,6 +70,7 @@ pub fn route(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Route, R
         "/" => Route::Status { html: wants_html(headers) },
         "/healthz" => Route::Health,
         path if path.starts_with("/model/") => return Ok(Route::Model),
+        path if path.starts_with("/git/") => return Ok(Route::Git),
         _ => return Err(RequestError::Path),
     };
     if method == Method::GET { Ok(route) } else { Err(RequestError::Method) }
@@ -131,6 +134,7 @@ mod tests {
             ("GET", "/", Ok(Route::Status { html: false })),
             ("GET", "/?x=1", Ok(Route::Status { html: false })),
             ("GET", "/healthz", Ok(Route::Health)),
+            ("POST", "/git/token/repo.git/git-upload-pack", Ok(Route::Git)),
             ("GET", "/healthz/", Err(RequestError::Path)),
             ("GET", "//", Err(RequestError::Path)),
             ("GET", "/v1/sandboxes", Err(RequestError::Path)),

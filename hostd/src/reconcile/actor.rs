@@ -12,12 +12,18 @@
 //! actor remembers.
 
 use super::{
-    FleetError, SandboxCommand, connections::Connections, fleet::Inner, idle::IdleCheck,
-    launch_progress::LaunchProgress, limits_change::LimitsInForce, metrics::LaunchMeter,
+    FleetError, SandboxCommand,
+    connections::Connections,
+    fleet::Inner,
+    idle::IdleCheck,
+    launch_progress::LaunchProgress,
+    limits_change::LimitsInForce,
+    metrics::LaunchMeter,
     record_publisher::RecordPublisher,
+    snapshot_restore::{RestoreState, RestoreStep},
 };
 use hostd_core::{Desired, Goal, PlanDecision, PlanStep, Situation, Transition, drift, plan};
-use hostd_drivers::{Driver, control::Control};
+use hostd_drivers::{CaptureOrder, CaptureOutcome, CopyExtent, Driver, control::Control};
 use hostd_edge::{traffic::Traffic, upstream::UpstreamPool};
 use hostd_store::{SandboxRecord, StoreError};
 use protocol::api::{SandboxId, SandboxStatus};
@@ -33,6 +39,9 @@ pub(super) type CommandReply = Result<Arc<SandboxRecord>, FleetError>;
 
 pub(super) enum ActorMessage {
     Command(SandboxCommand, oneshot::Sender<CommandReply>),
+    /// Take a snapshot; answered with the milliseconds for which the sandbox was frozen, too.
+    Capture(CaptureOrder, CopyExtent, oneshot::Sender<Result<(CaptureOutcome, u64), FleetError>>),
+    Restore(RestoreStep, oneshot::Sender<Result<(), FleetError>>),
     /// The row was changed by someone else, and published: deadlines may have moved.
     RecordChanged,
 }
@@ -43,7 +52,7 @@ pub(super) enum Start {
     /// The row and the first attempt were written a moment ago.
     Created,
     /// The row is of an earlier hostd, or the sandbox was adopted.
-    Resumed,
+    Resumed { restore: RestoreState },
 }
 
 pub(super) struct ActorParts {
@@ -65,6 +74,8 @@ pub(super) struct SandboxActor {
     pub(super) connections: Connections,
     /// Use of the sandbox by browsers.
     pub(super) traffic: Traffic,
+    /// How far a restore of its files is.
+    pub(super) restore: RestoreState,
     /// Progress of the newest launch.
     pub(super) launch_progress: Option<LaunchProgress>,
     /// The time of the launch under way.
@@ -79,7 +90,7 @@ impl SandboxActor {
         let record = publisher.get();
         let situation = match start {
             Start::Created => Situation::created(),
-            Start::Resumed => Situation::resumed(&record.state, record.generation, record.attempt),
+            Start::Resumed { .. } => Situation::resumed(&record.state, record.generation, record.attempt),
         };
         Self {
             fleet,
@@ -90,12 +101,16 @@ impl SandboxActor {
             situation,
             connections: Connections::new(control, upstream),
             traffic,
+            restore: match start {
+                Start::Created => RestoreState::None,
+                Start::Resumed { restore } => restore,
+            },
             launch_progress: None,
             launch_meter: None,
             idle_check: None,
             limits_in_force: match start {
                 Start::Created => LimitsInForce::AsRecorded,
-                Start::Resumed => LimitsInForce::Unchecked,
+                Start::Resumed { .. } => LimitsInForce::Unchecked,
             },
         }
     }
@@ -104,7 +119,7 @@ impl SandboxActor {
         match self.start {
             Start::Created => {}
             // The time in which no hostd ran does not count.
-            Start::Resumed => self.extend().await,
+            Start::Resumed { .. } => self.extend().await,
         }
         let stop = self.fleet.stop.clone();
         // Safe to cut off anywhere: every step can be repeated, and the next hostd inspects first.
@@ -121,12 +136,17 @@ impl SandboxActor {
                 self.back_off(&error).await;
             }
             let observed = self.inspect().await;
+            self.end_interrupted_restore(&observed).await;
             self.check_limits(&observed).await;
             let record = self.record();
             if record.state.status == SandboxStatus::Destroyed {
                 return;
             }
-            let desired = Desired { state: &record.state, idle_policy: record.blueprint.idle_policy };
+            let desired = Desired {
+                state: &record.state,
+                idle_policy: record.blueprint.idle_policy,
+                to_provision: !record.provisioning.is_done(&record.blueprint),
+            };
             let steps = plan(&desired, &observed, self.fleet.clock.now_ms());
             if let Some(drift) = drift(&desired, &observed, &steps) {
                 self.attribute_drift(drift, &observed).await;

@@ -2,8 +2,11 @@
 //! come from the authenticated badge beside the sandbox, tasks and events from the logs of its runtimed. Facts that
 //! only the database had (environment, prompts, use of models) are gone.
 
-use super::{Fleet, actor::Start, adopt_tasks::find_tasks, event_recovery::recover_events};
-use hostd_core::{Blueprint, Environment, Observed, limits};
+use super::{
+    Fleet, actor::Start, adopt_tasks::find_tasks, event_recovery::recover_events,
+    snapshot_restore::RestoreState,
+};
+use hostd_core::{Blueprint, Environment, Observed, Provisioning, limits};
 use hostd_drivers::{Driver, DriverError, FoundSandbox, SandboxBadge};
 use hostd_store::{NewSandbox, Secret};
 use protocol::api::{SandboxId, SandboxStatus};
@@ -142,10 +145,12 @@ impl Fleet {
                 Err(_) => warn!(sandbox = %id, "events of an adopted sandbox are recovered later"),
             }
         }
+        let restore = RestoreState::found(&self.interrupted_restores().await, &id);
+        let start = Start::Resumed { restore };
         // Read again: recovery has moved the cursor of its events.
         match self.store().sandbox(&id).await {
-            Ok(Some(record)) => drop(self.spawn_actor(record, Start::Resumed)),
-            Ok(None) | Err(_) => drop(self.spawn_actor(record, Start::Resumed)),
+            Ok(Some(record)) => drop(self.spawn_actor(record, start)),
+            Ok(None) | Err(_) => drop(self.spawn_actor(record, start)),
         }
         if let Err(error) = self.resume_tasks_of(id).await {
             warn!(sandbox = %id, %error, "failed to resume the tasks of an adopted sandbox");
@@ -165,6 +170,8 @@ fn adopted_sandbox(
         Some(details) => (details.metadata, details.expires_ms),
         None => (Default::default(), blueprint.ttl_ms.map(|ttl_ms| created_ms.saturating_add(ttl_ms))),
     };
+    // What was left of its provisioning is not known: it counts as done.
+    let provisioning = Provisioning::done(&blueprint);
     let soonest_ms = now_ms.saturating_add(limits::ADOPTED_KEEP_MS);
     NewSandbox {
         id,
@@ -174,7 +181,9 @@ fn adopted_sandbox(
         blueprint: Arc::new(blueprint),
         metadata,
         env: Secret(Environment::lost()),
+        dotfiles: None,
         state: observed.adopted_state(),
+        provisioning,
         created_ms,
         expires_ms: expires_ms.map(|expires_ms| expires_ms.max(soonest_ms)),
     }

@@ -22,6 +22,12 @@ impl SandboxActor {
                 // The caller may be gone. The command is recorded all the same.
                 let _ = reply.send(result);
             }
+            ActorMessage::Capture(order, extent, reply) => {
+                let _ = reply.send(Box::pin(self.capture(&order, extent)).await);
+            }
+            ActorMessage::Restore(step, reply) => {
+                let _ = reply.send(Box::pin(self.restore_step(step)).await);
+            }
             ActorMessage::RecordChanged => {}
         }
     }
@@ -29,6 +35,9 @@ impl SandboxActor {
     async fn accept(&mut self, command: SandboxCommand) -> CommandReply {
         if self.record().other_pid_namespace {
             return Err(self.other_pid_namespace().into());
+        }
+        if !self.restore.allows(command) {
+            return Err(FleetError::Restoring);
         }
         match command {
             SandboxCommand::Thaw if !self.record().state.stays_up() => {

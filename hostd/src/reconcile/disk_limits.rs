@@ -58,5 +58,5 @@ pub(super) fn over_limit_problem(used_bytes: u64, limit_bytes: u64) -> Problem {
         "hostd stopped it: its files take {used} MB, and limits.disk_mb is {limit}; start it to delete some of them, \
          or destroy it"
     );
-    Problem { code: ProblemCode::DiskFull, message, output: Vec::new() }
+    Problem { code: ProblemCode::DiskFull, message, output: Vec::new(), step: None }
 }

@@ -180,7 +180,7 @@ pub(super) fn eviction_problem(grown_bytes: u64, disk: &DiskState) -> Problem {
         "hostd stopped it: the data disk is full ({free} MB free), and its files grew by {grown} MB in a moment; \
          start it to delete some of them, or destroy it"
     );
-    Problem { code: ProblemCode::DiskFull, message, output: Vec::new() }
+    Problem { code: ProblemCode::DiskFull, message, output: Vec::new(), step: None }
 }
 
 #[cfg(test)]

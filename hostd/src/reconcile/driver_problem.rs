@@ -14,7 +14,7 @@ pub(super) fn problem_of(error: &DriverError) -> Problem {
         DriverError::ImageMissing { .. } => (ProblemCode::ImageMissing, &[] as _),
         DriverError::NameTaken { .. } => (ProblemCode::NameTaken, &[] as _),
         DriverError::DiskFull | DriverError::NoDiskRoom { .. } => (ProblemCode::DiskFull, &[] as _),
-        DriverError::MemoryInUse { .. } => (ProblemCode::Refused, &[] as _),
+        DriverError::MemoryInUse { .. } | DriverError::Conflict { .. } => (ProblemCode::Refused, &[] as _),
         DriverError::Failed { output, .. } => (ProblemCode::LaunchFailed, output.as_slice()),
         DriverError::TimedOut { .. } => (ProblemCode::DeadlinePassed, &[] as _),
         DriverError::Damaged { .. } => (ProblemCode::Damaged, &[] as _),
@@ -28,7 +28,7 @@ pub(super) fn problem_of(error: &DriverError) -> Problem {
     } else {
         error.to_string()
     };
-    Problem { code, message, output: output.to_vec() }
+    Problem { code, message, output: output.to_vec(), step: None }
 }
 
 /// The problem of an error that says that the backend is away, or out of reach: later it may answer.
@@ -38,6 +38,7 @@ pub(super) fn outage_of(error: &DriverError) -> Option<Problem> {
         DriverError::Refused { .. }
         | DriverError::ImageMissing { .. }
         | DriverError::NameTaken { .. }
+        | DriverError::Conflict { .. }
         | DriverError::DiskFull
         | DriverError::NoDiskRoom { .. }
         | DriverError::MemoryInUse { .. }

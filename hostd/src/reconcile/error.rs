@@ -42,6 +42,9 @@ pub enum FleetError {
     /// hostd does not pause or stop a sandbox that is in use.
     #[error("the sandbox is in use")]
     InUse,
+    /// Nothing may start in files that may yet be taken back.
+    #[error("the files of the sandbox are being restored from a snapshot; try again when that has ended")]
+    Restoring,
     #[error("hostd is shutting down")]
     ShuttingDown,
     #[error(transparent)]

@@ -7,6 +7,8 @@ use super::{
     metrics::FleetMetrics,
     quota_watch::QuotaWatch,
     record_publisher::RecordPublisher,
+    snapshot_restore::RestoreState,
+    snapshots::SnapshotWork,
     task_runner::TaskRunners,
 };
 use crate::{agents::Agents, inside::InsideServer};
@@ -18,7 +20,7 @@ use hostd_drivers::{
 };
 use hostd_edge::{PreviewTarget, PreviewTargets, traffic::Traffic};
 use hostd_models::Models;
-use hostd_store::{Clock, NewSandbox, SandboxRecord, Store, disk_space::DiskSpace};
+use hostd_store::{Clock, NewSandbox, SandboxRecord, SnapshotRetention, Store, disk_space::DiskSpace};
 use protocol::api::{AttemptRelation, LimitsChange, SandboxId, SandboxStatus};
 use std::{
     collections::HashMap,
@@ -83,6 +85,7 @@ pub struct FleetParts {
     pub memory: HostMemory,
     /// Where the edge finds the sandboxes.
     pub targets: PreviewTargets,
+    pub snapshot_retention: SnapshotRetention,
     pub clock: Clock,
 }
 
@@ -111,6 +114,7 @@ pub(super) struct Inner {
     actors: Mutex<HashMap<SandboxId, ActorHandle>>,
     pub runners: TaskRunners,
     pub quota_watch: QuotaWatch,
+    pub snapshots: SnapshotWork,
     pub metrics: FleetMetrics,
 }
 
@@ -144,8 +148,10 @@ pub(super) type Record = Arc<SandboxRecord>;
 impl Fleet {
     /// Resumes every sandbox that is not destroyed, and adopts those that the database does not know.
     pub async fn open(parts: FleetParts) -> Result<Self, FleetError> {
-        let FleetParts { store, drivers, timing, inside, models, agents, disk, memory, targets, clock } =
-            parts;
+        let FleetParts {
+            store, drivers, timing, inside, models, agents, disk, memory, targets, clock, ..
+        } = parts;
+        let snapshot_retention = parts.snapshot_retention;
         let permits =
             |driver: &Arc<dyn Driver>| (driver.name(), Arc::new(Semaphore::new(limits::LAUNCHES_MAX)));
         let launches = drivers.all().iter().map(permits).collect();
@@ -168,15 +174,25 @@ impl Fleet {
             actors: Mutex::default(),
             runners: TaskRunners::default(),
             quota_watch: QuotaWatch::default(),
+            snapshots: SnapshotWork::new(snapshot_retention),
             metrics,
         });
         let fleet = Self { inner };
         fleet.apply_quotas().await?;
+        let interrupted = fleet.interrupted_restores().await;
         for record in fleet.inner.store.live_sandboxes().await? {
-            fleet.spawn_actor(record, Start::Resumed);
+            let restore = RestoreState::found(&interrupted, &record.id);
+            fleet.spawn_actor(record, Start::Resumed { restore });
         }
         fleet.resume_tasks().await?;
         fleet.adopt().await;
+        // Read before the first call of the API, whose snapshots are not those of an earlier hostd.
+        let (resumed, unfinished) = (fleet.clone(), fleet.inner.store.unfinished_snapshots().await?);
+        fleet.spawn(async move {
+            if let Err(error) = resumed.resume_snapshots(unfinished).await {
+                warn!(%error, "failed to finish the snapshots of an earlier hostd");
+            }
+        });
         Ok(fleet)
     }
 
@@ -297,19 +313,33 @@ impl Fleet {
         self.send(id, command).await
     }
 
-    pub(super) async fn send(&self, id: &SandboxId, command: SandboxCommand) -> Result<Record, FleetError> {
+    pub(super) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    /// Sends a message to the actor of a sandbox that is not destroyed.
+    pub(super) async fn message(&self, id: &SandboxId, message: ActorMessage) -> Result<(), FleetError> {
         self.check_open()?;
-        let handle = match self.actor(id).await? {
-            Ok(handle) => handle,
-            // Destroying twice is no error.
-            Err(record) if matches!(command, SandboxCommand::Destroy { .. }) => return Ok(record),
-            Err(_) => return Err(FleetError::Refused(TransitionRefused::Destroyed)),
-        };
-        let (reply, replied) = oneshot::channel();
-        handle.inbox.try_send(ActorMessage::Command(command, reply)).map_err(|error| match error {
+        let handle = self.actor(id).await?.map_err(|_| FleetError::Refused(TransitionRefused::Destroyed))?;
+        handle.inbox.try_send(message).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => FleetError::TooMany,
             mpsc::error::TrySendError::Closed(_) => FleetError::ShuttingDown,
-        })?;
+        })
+    }
+
+    pub(super) async fn send(&self, id: &SandboxId, command: SandboxCommand) -> Result<Record, FleetError> {
+        self.check_open()?;
+        let (reply, replied) = oneshot::channel();
+        match self.message(id, ActorMessage::Command(command, reply)).await {
+            Ok(()) => {}
+            // Destroying twice is no error.
+            Err(FleetError::Refused(TransitionRefused::Destroyed))
+                if matches!(command, SandboxCommand::Destroy { .. }) =>
+            {
+                return self.record(id).await;
+            }
+            Err(error) => return Err(error),
+        }
         match replied.await {
             Ok(reply) => reply,
             // The actor ended: the sandbox was destroyed in between, or hostd ends.

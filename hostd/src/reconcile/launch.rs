@@ -28,7 +28,7 @@ const TRY_MAX: Duration = Duration::from_millis(50);
 const TRIES_QUICK: u32 = 40;
 
 /// Whether a launch is pointless with this new goal.
-fn is_pointless(_: Goal, now: Goal) -> bool {
+pub(super) fn is_pointless(_: Goal, now: Goal) -> bool {
     match now {
         Goal::Stopped | Goal::Destroyed => true,
         Goal::Running | Goal::Paused => false,
@@ -39,6 +39,7 @@ impl SandboxActor {
     pub(super) async fn launch(&mut self) -> Flow {
         self.disconnect();
         self.fleet.disk.ensure_free();
+        self.interrupt_step().await?;
         self.begin_attempt().await?;
         self.launch_meter.get_or_insert_with(|| self.fleet.metrics.launch(self.driver.name()));
         let record = self.record();
@@ -152,7 +153,8 @@ fn launch_outcome(outcome: &WorkOutcome<Result<Handle, DriverError>>, permit: &L
     }
 }
 
-/// Waits for PID 1 and gives it the services of the blueprint, with their environment.
+/// Waits for PID 1 and gives it the services of the blueprint, with their environment. They also release those of the
+/// manifest in a sandbox that was provisioned.
 async fn configure(control: &Control, record: &SandboxRecord) -> Result<(), ControlError> {
     let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
     let mut pause = TRY_MIN;
@@ -166,7 +168,13 @@ async fn configure(control: &Control, record: &SandboxRecord) -> Result<(), Cont
         sleep(pause).await;
         pause = if tries < TRIES_QUICK { TRY_MIN } else { (pause * 2).min(TRY_MAX) };
     }
-    if record.blueprint.services.is_empty() || record.env.0.lost && has_services(control, within).await? {
+    // It has no services, neither these nor those of its manifest, until its provisioning is done.
+    let is_provisioned = record.blueprint.is_provisioned();
+    if is_provisioned && !record.provisioning.is_done(&record.blueprint) {
+        return Ok(());
+    }
+    let has_none = record.blueprint.services.is_empty() && !is_provisioned;
+    if has_none || record.env.0.lost && has_services(control, within).await? {
         return Ok(());
     }
     let request = ServicesRequest { services: record.env.0.with_environment(&record.blueprint.services) };
@@ -192,5 +200,5 @@ fn badge(record: &SandboxRecord) -> SandboxBadge {
 
 fn not_ready(error: &ControlError) -> Problem {
     let message = format!("it was started, but {error}; see its attempts, or start it again");
-    Problem { code: ProblemCode::NotReady, message, output: Vec::new() }
+    Problem { code: ProblemCode::NotReady, message, output: Vec::new(), step: None }
 }

@@ -174,7 +174,7 @@ impl Fleet {
                 true
             }
             // Used, stopped or destroyed meanwhile.
-            Err(FleetError::InUse | FleetError::Refused(_)) => false,
+            Err(FleetError::InUse | FleetError::Restoring | FleetError::Refused(_)) => false,
             Err(error) => {
                 warn!(%sandbox, %error, "failed to pause or stop an idle sandbox");
                 false
@@ -290,5 +290,5 @@ fn memory_problem(record: &SandboxRecord, available_bytes: u64, reserve_bytes: u
         "hostd stopped it: the host ran out of memory ({available} MB available, {reserve} MB are kept), and it was \
          idle; {after}"
     );
-    Problem { code: ProblemCode::MemoryPressure, message, output: Vec::new() }
+    Problem { code: ProblemCode::MemoryPressure, message, output: Vec::new(), step: None }
 }

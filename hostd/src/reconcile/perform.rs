@@ -35,6 +35,7 @@ impl SandboxActor {
         match step {
             PlanStep::Launch => self.launch().await,
             PlanStep::AwaitReady => self.await_ready().await,
+            PlanStep::Provision => self.provision().await,
             PlanStep::InspectAgain => {
                 let wait = self.situation.wait_to_inspect(self.record().other_pid_namespace);
                 self.wait_to_inspect(wait).await;
@@ -132,7 +133,7 @@ impl SandboxActor {
     async fn conclude_tasks(&mut self) -> Result<(), FleetError> {
         let recovery = self.recovery();
         // Recovery may delay the end of the sandbox, not keep it from coming.
-        if let WorkOutcome::Done(recovered) = self.run_interruptible(recovery, |_, _| false).await {
+        if let WorkOutcome::Done(recovered) = self.run_interruptible(Box::pin(recovery), |_, _| false).await {
             recovered?;
         }
         for task in self.fleet.store.open_tasks(Some(self.id())).await? {

@@ -90,7 +90,7 @@ async fn document(control: &Control, task: &TaskRecord) -> Result<Bytes, Control
     read_document(control, request, limits::CHANGES_READ_MAX_MS).await
 }
 
-/// Reads a whole document of changes within a time and a size.
+/// Reads a whole document within a time and a size.
 pub async fn read_document(
     control: &Control,
     request: Request<hostd_drivers::control::Body>,

@@ -85,7 +85,7 @@ fn wake_error(error: &FleetError) -> WakeError {
         FleetError::DiskFull(_) | FleetError::Store(StoreError::Full) => ApiErrorCode::DiskFull,
         FleetError::QuotaExceeded(_) => ApiErrorCode::QuotaExceeded,
         FleetError::Capacity(_) => ApiErrorCode::Capacity,
-        FleetError::InUse => ApiErrorCode::Conflict,
+        FleetError::InUse | FleetError::Restoring => ApiErrorCode::Conflict,
         FleetError::ShuttingDown => ApiErrorCode::ShuttingDown,
         FleetError::Driver(_) => ApiErrorCode::DriverUnavailable,
         FleetError::Store(_) => ApiErrorCode::Internal,

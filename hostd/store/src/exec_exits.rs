@@ -44,6 +44,7 @@ pub(super) fn apply_event(
         | Fact::TaskEnded { .. }
         | Fact::TaskTrimmed { .. }
         | Fact::TaskForgotten { .. }
+        | Fact::TaskReverted { .. }
         | Fact::ManifestLoaded { .. }
         | Fact::ManifestRejected { .. }
         | Fact::HoldTaken { .. }

@@ -87,7 +87,7 @@ impl Store {
     }
 }
 
-fn begin(conn: &Connection, exec: &ExecRecord) -> Result<ExecBegun> {
+pub(super) fn begin(conn: &Connection, exec: &ExecRecord) -> Result<ExecBegun> {
     let sandbox = load(conn, &exec.sandbox)?;
     if let Some(earlier) = find(conn, &exec.sandbox, &exec.id)? {
         let same = earlier.request_hash == exec.request_hash;
@@ -117,7 +117,7 @@ fn begin(conn: &Connection, exec: &ExecRecord) -> Result<ExecBegun> {
     Ok(ExecBegun::New)
 }
 
-fn find(conn: &Connection, sandbox: &SandboxId, id: &ExecId) -> Result<Option<ExecRecord>> {
+pub(super) fn find(conn: &Connection, sandbox: &SandboxId, id: &ExecId) -> Result<Option<ExecRecord>> {
     let sql = "SELECT * FROM execs WHERE sandbox = ? AND id = ?";
     one(conn, sql, params![sandbox.as_str(), id.as_str()], parse)
 }

@@ -1,7 +1,7 @@
 //! Stores and rows for tests, of this crate and of those above it.
 
 use crate::{EventFilter, NewSandbox, NewTask, SandboxRecord, Secret, Store, error::During};
-use hostd_core::{Blueprint, Environment, State, TaskLine};
+use hostd_core::{Blueprint, Environment, Provisioning, State, TaskLine};
 use protocol::{
     Agent, EnvMap, TaskEvent, TaskFact, TaskId, TaskPhase, TaskRequest, Text,
     api::{AttemptRelation, Label, Owner, Problem, ProblemCode, SandboxId, SandboxScope},
@@ -64,7 +64,9 @@ pub fn new_sandbox(number: u64, scope: Option<SandboxScope>) -> NewSandbox {
         scope,
         blueprint: Arc::new(Blueprint::sample()),
         metadata: BTreeMap::from([("colour".to_owned(), "blue".to_owned())]),
-        env: Secret(Environment { all: env, services, lost: false }),
+        env: Secret(Environment { all: env, services, ..Environment::default() }),
+        dotfiles: None,
+        provisioning: Provisioning::default(),
         state: State::new(60_000),
         created_ms: 1_000,
         expires_ms: Some(9_000),
@@ -72,7 +74,12 @@ pub fn new_sandbox(number: u64, scope: Option<SandboxScope>) -> NewSandbox {
 }
 
 pub fn problem() -> Problem {
-    Problem { code: ProblemCode::Died, message: "it died".to_owned(), output: vec!["last words".to_owned()] }
+    Problem {
+        code: ProblemCode::Died,
+        message: "it died".to_owned(),
+        output: vec!["last words".to_owned()],
+        step: None,
+    }
 }
 
 /// Returns the kinds of all events, oldest first.

@@ -63,6 +63,7 @@ pub const SECRET_USE_EVERY_MS: u64 = 60_000;
 pub const SECRET_USES_NOTED_MAX: usize = 1_000;
 /// Live preview links of one sandbox.
 pub const LINKS_OF_SANDBOX_MAX: u64 = 1_000;
+pub const SNAPSHOTS_OF_SANDBOX_MAX: u64 = 1_000;
 /// Retention of preview links after they expired or their sandbox was destroyed.
 pub const DEAD_LINKS_RETENTION_MS: u64 = 7 * 24 * 3600 * 1000;
 /// Rows that one retention job deletes, so that other jobs run in between.

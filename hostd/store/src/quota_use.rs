@@ -21,10 +21,11 @@ enum Part {
     KeptWorkspaces,
     Tasks,
     Log,
+    Snapshots,
 }
 
 impl Part {
-    const ALL: [Self; 4] = [Self::Sandboxes, Self::KeptWorkspaces, Self::Tasks, Self::Log];
+    const ALL: [Self; 5] = [Self::Sandboxes, Self::KeptWorkspaces, Self::Tasks, Self::Log, Self::Snapshots];
 
     fn is_needed(self, demand: &Demand) -> bool {
         match self {
@@ -32,7 +33,7 @@ impl Part {
                 demand.sandboxes + demand.running + demand.memory_mb + demand.cpus_milli > 0
                     || demand.grows_disk
             }
-            Self::KeptWorkspaces | Self::Log => demand.grows_disk,
+            Self::KeptWorkspaces | Self::Log | Self::Snapshots => demand.grows_disk,
             Self::Tasks => demand.tasks_queued + demand.tasks_running > 0,
         }
     }
@@ -64,6 +65,7 @@ impl Part {
             Self::Log => {
                 ("sum(log_bytes) AS log, sum(changes_bytes) AS changes".to_owned(), "log_sizes", "1")
             }
+            Self::Snapshots => ("sum(bytes) AS snapshots".to_owned(), "snapshots", "1"),
         }
     }
 
@@ -80,6 +82,10 @@ impl Part {
             },
             Self::KeptWorkspaces => Usage {
                 disk: DiskUse { kept_workspaces_bytes: fields.number("kept")?, ..DiskUse::default() },
+                ..Usage::default()
+            },
+            Self::Snapshots => Usage {
+                disk: DiskUse { snapshots_bytes: fields.number("snapshots")?, ..DiskUse::default() },
                 ..Usage::default()
             },
             Self::Tasks => Usage {

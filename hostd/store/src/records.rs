@@ -2,7 +2,7 @@
 
 use hostd_core::{
     Blueprint, BudgetBounds, Environment, FileLink, GrantTerms, Handle, LinkId, ModelActivity, ModelFailure,
-    Preview, Share, Spend, State,
+    Preview, Provisioning, Share, Spend, State,
 };
 use protocol::{
     Cursor, Dialect, ExecId, Exit, FailureReason, Hint, TaskId, TaskPhase, TaskRequest, TaskResult,
@@ -29,6 +29,7 @@ pub struct SandboxRecord {
     /// Given to processes over the control socket; its values are never shown.
     pub env: Secret<Environment>,
     pub state: State,
+    pub provisioning: Provisioning,
     /// How the sandbox died last while it should have run.
     pub post_mortem: Option<Box<PostMortem>>,
     /// The last progress of the running launch. Not stored.
@@ -67,7 +68,10 @@ pub struct NewSandbox {
     pub blueprint: Arc<Blueprint>,
     pub metadata: BTreeMap<String, String>,
     pub env: Secret<Environment>,
+    /// The archive of its dotfiles.
+    pub dotfiles: Option<Secret<Arc<[u8]>>>,
     pub state: State,
+    pub provisioning: Provisioning,
     pub created_ms: u64,
     pub expires_ms: Option<u64>,
 }

@@ -3,6 +3,7 @@
 use super::{
     columns::{ColumnReader, exact, int, json, word},
     error::{Result, StoreError, is_primary_key_violation, is_unique_violation},
+    provisioning,
     query::{change, one},
     records::{NewSandbox, SandboxRecord, Secret},
 };
@@ -27,6 +28,7 @@ pub(super) fn parse(row: &Row<'_>) -> Result<SandboxRecord> {
         metadata: fields.json("metadata")?,
         env: Secret(fields.secret_json("env")?),
         state: state(&fields)?,
+        provisioning: fields.json("provisioning")?,
         post_mortem: fields.maybe_json("post_mortem")?,
         progress: None,
         other_pid_namespace: false,
@@ -96,6 +98,7 @@ pub(super) fn insert(conn: &Connection, new: &NewSandbox) -> Result<SandboxRecor
         metadata: new.metadata.clone(),
         env: new.env.clone(),
         state: new.state.clone(),
+        provisioning: new.provisioning,
         post_mortem: None,
         progress: None,
         other_pid_namespace: false,
@@ -135,6 +138,9 @@ pub(super) fn insert(conn: &Connection, new: &NewSandbox) -> Result<SandboxRecor
         Err(error) => return Err(StoreError::sqlite("write a sandbox", error)),
     }
     update(conn, &record)?;
+    if let Some(archive) = &new.dotfiles {
+        provisioning::insert_dotfiles(conn, &record, &archive.0)?;
+    }
     Ok(record)
 }
 
@@ -179,7 +185,7 @@ pub(super) fn update(conn: &Connection, record: &SandboxRecord) -> Result<()> {
     let sql = "UPDATE sandboxes SET name = :name, blueprint = :blueprint, metadata = :metadata,
             env = :env, goal = :goal, status = :status, phase = :phase, deadline_ms = :deadline_ms,
             renewal = :renewal, dozing = :dozing, problem = :problem, post_mortem = :post_mortem,
-            attempt = :attempt, generation = :generation, replaced_by = :replaced_by,
+            provisioning = :provisioning, attempt = :attempt, generation = :generation, replaced_by = :replaced_by,
             memory_mb = :memory_mb, cpus_milli = :cpus_milli,
             keep_workspace = :keep_workspace, updated_ms = :updated_ms, expires_ms = :expires_ms,
             followed_epoch = :epoch, followed_seq = :seq
@@ -200,6 +206,7 @@ pub(super) fn update(conn: &Connection, record: &SandboxRecord) -> Result<()> {
         ":dozing": state.dozing,
         ":problem": state.problem.as_ref().map(|problem| json(problem, "the problem")).transpose()?,
         ":post_mortem": record.post_mortem.as_ref().map(|report| json(report, "the post-mortem")).transpose()?,
+        ":provisioning": json(&record.provisioning, "the provisioning")?,
         ":attempt": record.attempt,
         ":replaced_by": record.replaced_by.as_ref().map(SandboxId::as_str),
         ":memory_mb": int(limits.memory_mb),

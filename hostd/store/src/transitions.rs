@@ -7,7 +7,7 @@ use super::{
     events::{self, NewEvent},
     exec_exits,
     handle::Store,
-    quotas,
+    provisioning, quotas,
     records::{SandboxRecord, Secret},
     sandbox_row::{load, name_holder, update},
     shares, tasks,
@@ -87,6 +87,9 @@ pub(super) fn apply_transition(
         quotas::check_room(conn, &record.owner, &demand, &Demand::default())?;
     }
     let (kind, mut data) = event_of(change, &next)?;
+    if *change == Transition::Renewed && record.state.renewal.is_some_and(|renewal| !renewal.keep_workspace) {
+        record.provisioning = record.provisioning.reset();
+    }
     record.state = next;
     record.updated_ms = now_ms;
     record.generation += 1;
@@ -113,7 +116,9 @@ fn close_destroyed(conn: &Connection, record: &mut SandboxRecord) -> Result<()> 
     // The names stay for display; the values are secrets without a use.
     let env = &mut record.env.0;
     let services = env.services.values_mut().flat_map(|env| env.values_mut());
-    env.all.values_mut().chain(services).for_each(String::clear);
+    let setup = env.setup.values_mut().flat_map(|env| env.values_mut());
+    env.all.values_mut().chain(services).chain(setup).for_each(String::clear);
+    provisioning::delete_dotfiles(conn, &record.id)?;
     Ok(())
 }
 

@@ -28,6 +28,12 @@ pub enum ApiErrorCode {
     HistoryGone,
     /// The checkpoint of the task is gone or was changed in the sandbox, or there was none: nothing to compare with.
     CheckpointLost,
+    /// The task has no checkpoint: the message has the cause.
+    NoCheckpoint,
+    /// A task of the sandbox has not ended, and the operation must not run beside one.
+    TaskRunning,
+    /// A git operation failed: `detail.git` says why.
+    GitFailed,
     /// The body, or a field of it, is larger than allowed.
     TooLarge,
     /// The same `Idempotency-Key` was used with another body.
@@ -87,7 +93,7 @@ pub enum ApiErrorCode {
 }
 
 impl ApiErrorCode {
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 41] = [
         Self::InvalidRequest,
         Self::Unauthorized,
         Self::Forbidden,
@@ -98,6 +104,9 @@ impl ApiErrorCode {
         Self::Gone,
         Self::HistoryGone,
         Self::CheckpointLost,
+        Self::NoCheckpoint,
+        Self::TaskRunning,
+        Self::GitFailed,
         Self::TooLarge,
         Self::IdempotencyMismatch,
         Self::Unsupported,
@@ -136,6 +145,8 @@ impl ApiErrorCode {
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::Conflict
+            | Self::NoCheckpoint
+            | Self::TaskRunning
             | Self::ScopeTaken
             | Self::NameTaken
             | Self::NotRunning
@@ -152,6 +163,7 @@ impl ApiErrorCode {
             | Self::Unsupported
             | Self::NoModel
             | Self::KeyRefused
+            | Self::GitFailed
             | Self::OutsideWorkspace => 422,
             Self::TooMany | Self::BudgetExceeded | Self::QuotaExceeded => 429,
             Self::Internal => 500,
@@ -183,6 +195,9 @@ impl ApiErrorCode {
             | Self::Gone
             | Self::HistoryGone
             | Self::CheckpointLost
+            | Self::NoCheckpoint
+            | Self::TaskRunning
+            | Self::GitFailed
             | Self::TooLarge
             | Self::IdempotencyMismatch
             | Self::Unsupported
@@ -259,6 +274,9 @@ pub struct ApiErrorDetail {
     /// Why there is no room for the sandbox, in numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Box<super::CapacityDetail>>,
+    /// Why a git operation failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<super::GitReason>,
 }
 
 impl ApiErrorDetail {

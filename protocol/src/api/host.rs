@@ -136,6 +136,9 @@ pub struct Capabilities {
     /// space that is set aside), or `measured` (hostd stops a sandbox that is over). Absent where it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_limit: Option<String>,
+    /// How snapshots are taken: `btrfs`, `overlay` or `copy`. Absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<String>,
     pub pause: bool,
     /// OCI runtimes that a sandbox may request, the default first.
     pub runtimes: Vec<String>,

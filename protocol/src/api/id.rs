@@ -7,13 +7,6 @@ use std::{fmt, str::FromStr};
 const ALPHABET: &[u8] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const ID_BYTES: usize = 26;
 
-/// Id of a sandbox: a ULID in lower case. A parsed id is safe in a path, a hostname and a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "openapi", schema(value_type = String))]
-#[serde(try_from = "String", into = "String")]
-pub struct SandboxId([u8; ID_BYTES]);
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadId;
 
@@ -25,40 +18,66 @@ impl fmt::Display for BadId {
 
 impl std::error::Error for BadId {}
 
-impl SandboxId {
-    pub fn as_str(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("only letters and digits were let in")
-    }
+/// Defines the type of an id. A parsed id is safe in a path, a hostname and a log line.
+macro_rules! ulid_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+        #[cfg_attr(feature = "openapi", schema(value_type = String))]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name([u8; ID_BYTES]);
+
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                std::str::from_utf8(&self.0).expect("only letters and digits were let in")
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = BadId;
+            fn from_str(text: &str) -> Result<Self, BadId> {
+                parse(text).map(Self)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = BadId;
+            fn try_from(text: String) -> Result<Self, BadId> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.as_str().to_owned()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
 }
 
-impl FromStr for SandboxId {
-    type Err = BadId;
-    fn from_str(text: &str) -> Result<Self, BadId> {
-        let lower = text.to_ascii_lowercase();
-        let bytes: [u8; ID_BYTES] = lower.as_bytes().try_into().map_err(|_| BadId)?;
-        // The first character of 128 bits in base 32 is at most 7.
-        let fits = bytes[0] <= b'7';
-        if fits && bytes.iter().all(|b| ALPHABET.contains(b)) { Ok(Self(bytes)) } else { Err(BadId) }
-    }
+ulid_id! {
+    /// Id of a sandbox: a ULID in lower case.
+    SandboxId
 }
 
-impl TryFrom<String> for SandboxId {
-    type Error = BadId;
-    fn try_from(text: String) -> Result<Self, BadId> {
-        text.parse()
-    }
+ulid_id! {
+    /// Id of a snapshot: a ULID in lower case.
+    SnapshotId
 }
 
-impl From<SandboxId> for String {
-    fn from(id: SandboxId) -> String {
-        id.as_str().to_owned()
-    }
-}
-
-impl fmt::Display for SandboxId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+fn parse(text: &str) -> Result<[u8; ID_BYTES], BadId> {
+    let lower = text.to_ascii_lowercase();
+    let bytes: [u8; ID_BYTES] = lower.as_bytes().try_into().map_err(|_| BadId)?;
+    // The first character of 128 bits in base 32 is at most 7.
+    let fits = bytes[0] <= b'7';
+    if fits && bytes.iter().all(|b| ALPHABET.contains(b)) { Ok(bytes) } else { Err(BadId) }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod error;
 mod exec;
 mod files;
 mod fingerprint;
+mod git;
 mod host;
 mod id;
 mod image;
@@ -21,9 +22,12 @@ mod preview;
 mod quota;
 mod sandbox;
 mod secret;
+mod setup;
 mod share;
+mod snapshot;
 mod task;
 mod task_changes;
+mod task_revert;
 mod terminal;
 mod token;
 mod tunnel;
@@ -40,11 +44,16 @@ pub use files::{
     FileView, FilesWritten, SearchMatchView, SearchView, SkippedView, UnpackView, WriteFile, WriteFiles,
 };
 pub use fingerprint::{BadFingerprint, CertificateFingerprint};
+pub use git::{
+    GIT_AUTHOR_MAX_BYTES, GIT_LOG_MAX, GIT_MESSAGE_MAX_BYTES, GIT_PATH_MAX_BYTES, GIT_PATHS_MAX, GitAuth,
+    GitAuthor, GitBranchCreate, GitBranchView, GitCommitCreate, GitCommitView, GitDiff, GitFetch, GitFetched,
+    GitFile, GitFileState, GitLog, GitPush, GitPushed, GitReason, GitRemoteBranch, GitStatus,
+};
 pub use host::{
     Capabilities, DOCKER_SOCKET, DiskLevel, DriverView, HostView, PODMAN_SOCKET, StaleList, StaleView,
     Unasked,
 };
-pub use id::{BadId, SandboxId};
+pub use id::{BadId, SandboxId, SnapshotId};
 pub use image::{
     DefaultImage, Image, ImageCollection, ImageDetails, ImagePull, ImagePullCreate, ImagePullState,
     ImageSource,
@@ -71,9 +80,17 @@ pub use secret::{
     BadSecretName, BadSecretRef, SECRET_NAME_MAX_BYTES, SECRET_VALUE_MAX_BYTES, SecretName, SecretRef,
     SecretSpec, SecretView,
 };
+pub use setup::{
+    DotfilesInstall, DotfilesSpec, FailedStep, SetupSpec, SetupStepSpec, SetupView, SourceAuth, SourceSpec,
+};
 pub use share::{ShareAccess, ShareSpec, ShareView, SharedView};
+pub use snapshot::{
+    DifferenceKind, SnapshotContent, SnapshotCreate, SnapshotDifference, SnapshotFork, SnapshotRestore,
+    SnapshotState, SnapshotVerification, SnapshotView,
+};
 pub use task::{TaskAnswer, TaskCreate, TaskEventView};
 pub use task_changes::{ChangesState, FileDiffView, TaskChangesView};
+pub use task_revert::{RevertCounts, RevertedFile, TaskRevert, TaskRevertView};
 pub use terminal::{SUBPROTOCOL, TOKEN_SUBPROTOCOL, TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText};
 pub use token::{TokenCreate, TokenCreated, TokenScope, TokenView};
 pub use tunnel::{TUNNEL_MESSAGE_MAX_BYTES, TUNNEL_SUBPROTOCOL};

@@ -41,6 +41,7 @@ pub enum MissingKind {
     Token,
     Secret,
     Image,
+    Snapshot,
     /// A pull that this hostd does not know, or no more.
     ImagePull,
     EgressProfile,
@@ -72,6 +73,9 @@ impl Display for Missing {
             MissingKind::Sandbox => return write!(f, "no sandbox `{id}` (or it belongs to another tenant)"),
             MissingKind::Token => return write!(f, "no token `{id}` (or it belongs to another tenant)"),
             MissingKind::Secret => return write!(f, "no secret `{id}`"),
+            MissingKind::Snapshot => {
+                return write!(f, "no snapshot `{id}` (or it belongs to another tenant)");
+            }
             MissingKind::Image => return write!(f, "no image `{id}`"),
             MissingKind::ImagePull => return write!(f, "no image pull `{id}`"),
             MissingKind::EgressProfile => return write!(f, "no egress profile `{id}`"),

@@ -3,7 +3,10 @@
 //! A new field of the spec goes into [`SandboxSpec`]; hostd resolves it in `hostd/src/core/blueprint.rs`, documents its
 //! limits in `hostd/src/api/openapi/constraints.rs`, and the command sets it in `cli/src/sandbox_flags.rs`.
 
-use super::{ApiErrorCode, Network, NetworkSpec, Owner, SandboxId, SandboxScope, SharedView};
+use super::{
+    ApiErrorCode, DotfilesSpec, FailedStep, Network, NetworkSpec, Owner, SandboxId, SandboxScope, SetupSpec,
+    SetupView, SharedView, SnapshotId, SourceSpec,
+};
 use crate::{Cursor, EnvMap, ListeningPort, Reason, ServiceSpec, TaskId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -40,6 +43,15 @@ pub struct SandboxSpec {
     /// First content of the workspace; default: that of `/opt/sandbox-skel` in the image, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<Seed>,
+    /// Repository to begin with, cloned before all else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceSpec>,
+    /// Files for the home directory, before the setup.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dotfiles: Option<DotfilesSpec>,
+    /// Commands that run once, before the services.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setup: Option<SetupSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,7 +85,11 @@ pub struct SandboxSpec {
 #[serde(deny_unknown_fields)]
 pub struct Seed {
     /// A template of the operator: 1 to 64 of a-z 0-9 -
-    pub template: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+    /// A snapshot, instead of a template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<SnapshotId>,
 }
 
 /// Requested resource limits. Absent fields have hostd's defaults.
@@ -179,9 +195,12 @@ pub struct Problem {
     pub code: ProblemCode,
     /// Explanation as text.
     pub message: String,
-    /// Last lines of output of the backend or of PID 1.
+    /// Last lines of output of the backend, of PID 1 or of the step that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub output: Vec<String>,
+    /// The step of the setup that failed, where that is the problem.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<FailedStep>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -210,6 +229,22 @@ pub enum ProblemCode {
     /// hostd stopped the sandbox because the host ran out of memory and it was idle.
     MemoryPressure,
     DriverUnavailable,
+    /// A step of the setup failed, see `step`. Start the sandbox to go on with that step.
+    SetupFailed,
+    /// The dotfiles could not be installed, see `step`.
+    DotfilesFailed,
+    /// The server of a repository refused the credential, or there is none.
+    SourceAuthFailed,
+    /// There is no such repository, or the credential does not see it.
+    SourceNotFound,
+    /// The repository has no such branch, tag or commit.
+    SourceRefUnknown,
+    /// The repository is larger than the limit of a transfer, or than the disk.
+    SourceTooLarge,
+    /// The server of the repository does not answer, or may not be reached from this sandbox.
+    SourceUnreachable,
+    /// The clone of the repository failed otherwise.
+    SourceFailed,
 }
 
 impl ProblemCode {
@@ -228,7 +263,15 @@ impl ProblemCode {
             | Self::ImageMissing
             | Self::NameTaken
             | Self::DiskFull
-            | Self::MemoryPressure => ApiErrorCode::SandboxFailed,
+            | Self::MemoryPressure
+            | Self::SetupFailed
+            | Self::DotfilesFailed
+            | Self::SourceAuthFailed
+            | Self::SourceNotFound
+            | Self::SourceRefUnknown
+            | Self::SourceTooLarge
+            | Self::SourceUnreachable
+            | Self::SourceFailed => ApiErrorCode::SandboxFailed,
         }
     }
 }
@@ -334,6 +377,9 @@ pub struct SandboxView {
     pub env: Vec<String>,
     /// Names of the services of the spec.
     pub services: Vec<String>,
+    /// Steps of source, dotfiles and setup; absent where the spec has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<SetupView>,
     pub metadata: BTreeMap<String, String>,
     /// Number of the current attempt to launch it.
     pub attempt: u32,

@@ -84,6 +84,9 @@ pub struct TaskAnswer {
     /// Ids of the permissions that its agent waits for, oldest first; `POST …/tasks/{t}/permissions/{p}` answers one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open_permissions: Vec<String>,
+    /// Whether it has ended and has a checkpoint that `POST …/tasks/{t}/revert` restores.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub revertible: bool,
     pub created_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,

@@ -57,6 +57,7 @@ pub async fn handle_request(
         }
         Route::TaskChanges { id } => tasks::changes(handle, id).await,
         Route::TaskDiff { id } => tasks::diff(handle, id, http.into_body()).await,
+        Route::TaskRevert { id } => tasks::revert(handle, id, http.into_body()).await,
         Route::Programs => programs::find(handle, http.into_body()).await,
         Route::Services => services::list(handle).await,
         Route::PutServices => services::put(handle, http.into_body()).await,

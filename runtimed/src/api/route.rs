@@ -81,6 +81,10 @@ pub enum Route {
     TaskChanges {
         id: TaskId,
     },
+    /// Restores the files of a checkpoint.
+    TaskRevert {
+        id: TaskId,
+    },
     /// The diff of one file between two recorded states.
     TaskDiff {
         id: TaskId,
@@ -260,6 +264,7 @@ fn tasks(method: &str, segments: &[&str], query: &Query<'_>) -> RouteMatch {
         }
         [id, "changes"] => one("GET", method, || Ok(Route::TaskChanges { id: task_id(id)? })),
         [id, "diff"] => one("POST", method, || Ok(Route::TaskDiff { id: task_id(id)? })),
+        [id, "revert"] => one("POST", method, || Ok(Route::TaskRevert { id: task_id(id)? })),
         [id, "cancel"] => one("POST", method, || Ok(Route::TaskCancel { id: task_id(id)? })),
         [id, "permissions", permission] => one("POST", method, || {
             Ok(Route::TaskPermission { id: task_id(id)?, permission: (*permission).to_owned() })
@@ -376,6 +381,7 @@ mod tests {
                 "GET /v1/tasks/t1/changes",
                 Route::TaskChanges { id: TaskId::parse("t1").expect("a good name") },
             ),
+            ("POST /v1/tasks/t1/revert", Route::TaskRevert { id: TaskId::parse("t1").expect("a good name") }),
             ("POST /v1/tasks/t1/diff", Route::TaskDiff { id: TaskId::parse("t1").expect("a good name") }),
             (
                 "PUT /v1/warm/w",

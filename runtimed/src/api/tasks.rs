@@ -71,6 +71,11 @@ pub async fn diff(handle: &Handle, id: TaskId, body: Incoming) -> Result<HttpRes
     handle.ask(|reply| TaskCommand::Diff { id, request, reply }).await.map(document)
 }
 
+pub async fn revert(handle: &Handle, id: TaskId, body: Incoming) -> Result<HttpResponse, Refusal> {
+    let request = Box::new(request_body::read(body, BODY_MAX_BYTES).await?);
+    handle.ask(|reply| TaskCommand::Revert { id, request, reply }).await.map(document)
+}
+
 /// Sends a file at the pace of the client, in pieces: PID 1 never holds all of it.
 fn document(mut file: File) -> HttpResponse {
     let body = ResponseBody::stream(|to| async move {

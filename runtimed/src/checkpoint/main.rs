@@ -4,7 +4,8 @@
 use super::document::{self, Comparison};
 use super::git::{Git, GitError};
 use super::patch::Bounds;
-use super::{Reply, Request, Verb, changes, index_mark, record_tree, repository, verify};
+use super::skipped::SkippedPaths;
+use super::{Reply, Request, Verb, changes, index_mark, record_tree, repository, revert, verify};
 use crate::limits::{
     CHANGED_FILE_MAX_BYTES, CHANGES_DIFF_MAX_BYTES, DIFFS_MAX_S, FILE_DIFF_MAX_BYTES, ONE_DIFF_MAX_BYTES,
     ONE_FILE_MAX_BYTES,
@@ -42,7 +43,8 @@ pub fn main(request: Option<&str>) -> ExitCode {
     match reply {
         Reply::Taken { .. } => repository::forget_old(&git, &request.task),
         Reply::Changed(_) => repository::pack(&git),
-        Reply::Compared | Reply::Unavailable { .. } => {}
+        Reply::Reverted { saved: Some(saved), .. } => repository::forget_old_reverts(&git, &saved),
+        Reply::Compared | Reply::Reverted { saved: None, .. } | Reply::Unavailable { .. } => {}
     }
     ExitCode::SUCCESS
 }
@@ -50,7 +52,11 @@ pub fn main(request: Option<&str>) -> ExitCode {
 /// Writes the answer. An error means that it could not be written as a whole.
 pub(super) fn answer(request: &Request, out: &mut impl Write) -> Result<Reply, GitError> {
     let git = Git::new(request);
+    if let Verb::Revert(wanted) = &request.verb {
+        return revert::answer(&git, wanted, out);
+    }
     let answered = match &request.verb {
+        Verb::Revert(_) => return Err(GitError::Unexpected),
         Verb::Take => take(&git, request).map(|reply| (reply, None)),
         Verb::Changes { since, index } => {
             if !index.as_ref().is_some_and(|mark| index_mark::restore(&git.index(), mark)) {
@@ -91,12 +97,13 @@ pub(super) fn answer(request: &Request, out: &mut impl Write) -> Result<Reply, G
 }
 
 fn take(git: &Git, request: &Request) -> Result<Reply, GitError> {
-    let (tree, skipped) = record(git)?;
-    let id = repository::keep(git, &request.task, &tree)?;
+    let (tree, paths) = record(git)?;
+    let id = repository::keep(git, &request.task, &tree, &paths)?;
+    let skipped = paths.skipped.iter().filter(|name| !name.ends_with(b"/")).count() as u64;
     Ok(Reply::Taken { id, skipped, index: index_mark::of(&git.index()).ok() })
 }
 
-fn record(git: &Git) -> Result<(String, u64), GitError> {
+fn record(git: &Git) -> Result<(String, SkippedPaths), GitError> {
     repository::prepare(git)?;
     record_tree::record(git).or_else(|_| {
         // A damaged index, or files that changed meanwhile: tried once more from an empty index.

@@ -6,26 +6,44 @@
 //! treated as plain files and is neither read nor written: no hook, filter, include, attribute or monitor of
 //! it can run, and its HEAD, index and branches stay as they are.
 
+mod added_since;
+mod app_dir;
 mod changes;
 #[cfg(test)]
 mod diff_tests;
 mod document;
 mod git;
+mod ignored;
 mod index_mark;
 mod main;
 mod patch;
 mod record_tree;
 mod repository;
+mod revert;
+mod revert_outcome;
+mod revert_plan;
+#[cfg(test)]
+mod revert_safety_tests;
+#[cfg(test)]
+mod revert_tests;
+mod saved_files;
+mod skipped;
+mod staging;
 #[cfg(test)]
 mod tests;
+mod tree;
+mod unreadable;
 mod verify;
 
 pub use index_mark::IndexMark;
 pub use main::main;
 
-use protocol::{Changes, DiffRequest, TaskId};
+use protocol::{Changes, DiffRequest, RevertRequest, TaskId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+
+/// The directory beside the repository that exists while a revert changes files.
+pub const STAGING: &str = "restored";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
@@ -49,13 +67,30 @@ pub enum Verb {
     },
     /// The difference of one file between two recorded states.
     Diff(DiffRequest),
+    /// Restores the files of a checkpoint.
+    Revert(RevertRequest),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    Taken { id: String, skipped: u64, index: Option<IndexMark> },
+    Taken {
+        id: String,
+        skipped: u64,
+        index: Option<IndexMark>,
+    },
     Changed(Changes),
     Compared,
-    Unavailable { why: String },
+    Reverted {
+        restored: u64,
+        deleted: u64,
+        complete: bool,
+        /// Whether files may have been changed.
+        started: bool,
+        /// The commit of what the files were before.
+        saved: Option<String>,
+    },
+    Unavailable {
+        why: String,
+    },
 }

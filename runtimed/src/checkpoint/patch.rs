@@ -125,9 +125,7 @@ fn too_large(git: &Git, entries: &[Entry], max_bytes: u64) -> Result<Vec<bool>, 
         .flat_map(|entry| entry.objects.iter().flatten())
         .flat_map(|name| [name.as_str(), "\n"])
         .collect();
-    let list = git.write_list("sizes", names.as_bytes())?;
-    let printed = git.run(&["cat-file", "--batch-check=%(objectsize)"], Some(&list));
-    let _ = std::fs::remove_file(list);
+    let printed = git.run(&["cat-file", "--batch-check=%(objectsize)"], Some(names.as_bytes()));
     let printed = String::from_utf8(printed?).map_err(|_| GitError::Unexpected)?;
     let mut sizes = printed.lines();
     let mut is_large =

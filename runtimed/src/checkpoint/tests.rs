@@ -29,7 +29,7 @@ impl CheckpointFixture {
         fs::write(path, text).expect("written");
     }
 
-    fn ask(&self, verb: Verb) -> Reply {
+    pub fn ask(&self, verb: Verb) -> Reply {
         self.answer(verb).0
     }
 

@@ -9,8 +9,8 @@ use super::task::TaskEvents;
 use nix::sys::signal::Signal;
 use protocol::{
     Activity, DiffRequest, ExecId, ExecRequest, ExecView, HoldName, HoldRequest, HoldView, ListeningPort,
-    PermissionAnswer, ProgramsView, ServiceName, ServiceSpec, ServiceView, SignalScope, Status, TaskId,
-    TaskRequest, TaskView, TtySize, WarmName, WarmRequest, WarmView,
+    PermissionAnswer, ProgramsView, RevertRequest, ServiceName, ServiceSpec, ServiceView, SignalScope,
+    Status, TaskId, TaskRequest, TaskView, TtySize, WarmName, WarmRequest, WarmView,
 };
 use serde::Serialize;
 use std::fs::File;
@@ -137,6 +137,12 @@ pub enum TaskCommand {
     Diff {
         id: TaskId,
         request: Box<DiffRequest>,
+        reply: Reply<File>,
+    },
+    /// Restores the files of a checkpoint; the file holds the outcome.
+    Revert {
+        id: TaskId,
+        request: Box<RevertRequest>,
         reply: Reply<File>,
     },
 }

@@ -147,6 +147,8 @@ impl Supervisor {
         self.refuse_during_shutdown()?;
         let invalid = |Invalid { field, message }| Box::new(ErrorBody::invalid(field, message));
         self.services.apply(&mut self.context, specs, ServiceSource::Api).map_err(invalid)?;
+        self.manifest.release();
+        self.load_manifest();
         self.retry_manifest();
         Ok(self.service_views())
     }

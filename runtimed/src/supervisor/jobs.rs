@@ -45,6 +45,8 @@ pub enum JobOwner {
     Warm,
     /// The diff of one file.
     Diff,
+    /// A revert to a checkpoint.
+    Revert,
 }
 
 #[derive(Debug)]
@@ -261,6 +263,14 @@ impl Jobs {
     pub fn kill(&mut self, id: JobId) {
         if let Some(live) = self.live.get(&id) {
             let _ = kill(live.shim, Signal::SIGKILL);
+        }
+    }
+
+    /// Kills a job with all its processes, also where it or its shim is suspended.
+    pub fn kill_tree(&mut self, id: JobId) {
+        if let Some(shim) = self.shim(id) {
+            kill_descendants(shim);
+            self.kill(id);
         }
     }
 

@@ -12,6 +12,7 @@ use super::job_input::JobInput;
 use super::jobs::{JobId, JobOwner, Jobs, ShimMessage};
 use super::manifest::Manifest;
 use super::output_log::{LogKey, OutputLog};
+use super::revert::PendingRevert;
 use super::services::Services;
 use super::sessions::Sessions;
 use super::status::StatusSampler;
@@ -27,7 +28,7 @@ use crate::sys::clock::monotonic_ms;
 use crate::sys::{procfs, reap};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use protocol::{ExecId, Fact, TaskId};
+use protocol::{ExecId, Exit, Fact, Hint, TaskId};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub struct Supervisor {
     pub(super) sessions: Sessions,
     pub(super) warm: Option<WarmAgent>,
     pub(super) diff: Option<PendingDiff>,
+    pub(super) revert: Option<PendingRevert>,
     pub(super) holds: Holds,
     pub(super) file_verbs: FileVerbs,
     pub(super) status_sampler: StatusSampler,
@@ -110,11 +112,12 @@ impl Supervisor {
             sessions: Sessions::load(&context.config.control_dir),
             warm: None,
             diff: None,
+            revert: None,
             holds: Holds::default(),
             file_verbs: FileVerbs::default(),
             status_sampler: StatusSampler::new(Arc::clone(&shared)),
             file_watch: FileWatch::new(),
-            manifest: Manifest::default(),
+            manifest: Manifest::new(context.config.services_held),
             context,
             shutdown: None,
             commands,
@@ -178,16 +181,25 @@ impl Supervisor {
         const FAR_MS: u64 = 24 * 3600 * 1000;
         let shutdown = self.shutdown.as_ref().map(Shutdown::next_wake);
         let tasks = self.tasks.next_wake();
-        [tasks, self.services.next_wake(), self.holds.next_wake(), self.context.jobs.next_wake(), shutdown]
-            .into_iter()
-            .flatten()
-            .min()
-            .unwrap_or_else(|| monotonic_ms() + FAR_MS)
+        let revert = self.revert.as_ref().map(PendingRevert::next_wake);
+        [
+            tasks,
+            revert,
+            self.services.next_wake(),
+            self.holds.next_wake(),
+            self.context.jobs.next_wake(),
+            shutdown,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or_else(|| monotonic_ms() + FAR_MS)
     }
 
     fn tick(&mut self) {
         self.holds.tick(&mut self.context);
         self.context.jobs.tick();
+        self.tick_revert();
         self.tick_task();
         if self.shutdown.is_none() {
             self.services.tick(&mut self.context);
@@ -234,6 +246,7 @@ impl Supervisor {
                     JobOwner::Task(id, stage) => self.on_task_report((&id, stage), job, report, descriptor),
                     JobOwner::Warm => self.on_warm_report(job, report),
                     JobOwner::Diff => self.on_diff_report(job, &report),
+                    JobOwner::Revert => self.on_revert_report(job, report, descriptor),
                 }
                 if rotated {
                     self.enforce_log_quota();
@@ -254,6 +267,7 @@ impl Supervisor {
                     JobOwner::Task(id, stage) => self.on_task_shim_exit(&id, stage, job),
                     JobOwner::Warm => self.on_warm_shim_exit(job),
                     JobOwner::Diff => self.end_diff(job),
+                    JobOwner::Revert => self.end_revert(job, &Exit::Lost, &[Hint::ShimDied]),
                 }
                 self.reap();
             }
@@ -418,6 +432,7 @@ impl Supervisor {
                 shutdown::Effect::StopExecs { grace_ms } => {
                     self.execs.cancel_all(&mut self.context, grace_ms);
                     self.stop_tasks(grace_ms);
+                    self.stop_revert();
                     self.stop_warm(grace_ms);
                 }
                 shutdown::Effect::KillAll => {

@@ -11,6 +11,8 @@ pub const MANIFEST: &str = "sandbox.yaml";
 
 #[derive(Default)]
 pub struct Manifest {
+    /// The sandbox is being provisioned: the manifest is not read yet.
+    held: bool,
     found: FileState,
     /// The manifest was rejected because of services of the API.
     clashes: bool,
@@ -28,6 +30,15 @@ enum FileState {
 }
 
 impl Manifest {
+    /// A manifest that is read at once, or only when it is released.
+    pub fn new(held: bool) -> Self {
+        Self { held, ..Self::default() }
+    }
+
+    pub fn release(&mut self) {
+        self.held = false;
+    }
+
     /// The build of the last manifest that was applied.
     pub fn build(&self) -> Option<&BuildSpec> {
         self.build.as_ref()
@@ -35,6 +46,9 @@ impl Manifest {
 
     /// Reads the manifest and applies it if it changed.
     pub fn load(&mut self, context: &mut Context, services: &mut Services) {
+        if self.held {
+            return;
+        }
         let path = context.config.app_dir.join(MANIFEST);
         let found = match fs_identity::read_file(context.config.identity(), &path, MANIFEST_MAX_BYTES) {
             Ok(bytes) => FileState::Present(bytes),

@@ -21,6 +21,7 @@ mod permissions;
 mod probe;
 mod programs;
 mod retired_logs;
+mod revert;
 mod service;
 mod service_changes;
 mod service_checks;

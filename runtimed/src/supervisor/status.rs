@@ -120,6 +120,8 @@ impl Supervisor {
         let running = self.execs.live().filter(|exec| exec.end().is_none());
         let execs = running.map(|exec| Reason::Exec { exec: exec.start.id.clone() });
         let tasks = self.tasks.live().map(|task| Reason::Task { task: task.clone() });
+        let reverted = self.revert.iter().map(|pending| Reason::Task { task: pending.task.clone() });
+        let tasks = tasks.chain(reverted);
         let holds = self.holds.views().into_iter().map(|hold| Reason::Hold { hold: hold.name });
         let starting = self.services.iter().filter(|service| service.is_starting_up());
         let services = starting.map(|service| Reason::ServiceStarting { service: service.spec.name.clone() });

@@ -28,6 +28,7 @@ impl Supervisor {
             }
             TaskCommand::Arm { id, seen } => self.arm_task(&id, seen),
             TaskCommand::Diff { id, request, reply } => self.start_diff(&id, *request, reply),
+            TaskCommand::Revert { id, request, reply } => self.start_revert(id, *request, reply),
             TaskCommand::DecidePermission { id, permission, answer, reply } => {
                 send_reply(reply, self.answer_permission(&id, &permission, answer));
             }

@@ -18,6 +18,7 @@ use crate::sys::clock::monotonic_ms;
 use protocol::{BuildOutcome, BuildSpec, BuildStatus, Checkpoint, EnvMap, Exit, Hint, TaskFact, TaskId};
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
 /// Where checkpoints are kept, below the home.
 const REPOSITORY: &str = ".slipway/checkpoints.git";
@@ -173,7 +174,7 @@ impl Supervisor {
                         Checkpoint::Taken { id, skipped }
                     }
                     Some(Reply::Unavailable { why }) => Checkpoint::Unavailable { why },
-                    Some(Reply::Changed(_) | Reply::Compared) | None => {
+                    Some(Reply::Changed(_) | Reply::Compared | Reply::Reverted { .. }) | None => {
                         Checkpoint::Unavailable { why: why_not(&exit) }
                     }
                 };
@@ -245,9 +246,13 @@ impl Supervisor {
     }
 }
 
+pub(super) fn checkpoint_repository(context: &super::context::Context) -> PathBuf {
+    context.config.home.join(REPOSITORY)
+}
+
 pub(super) fn checkpoint_job(context: &super::context::Context, id: &TaskId, verb: Verb) -> JobSpec {
     let config = &context.config;
-    let (repository, work_tree) = (config.home.join(REPOSITORY), config.app_dir.clone());
+    let (repository, work_tree) = (checkpoint_repository(context), config.app_dir.clone());
     let request = checkpoint::Request { repository, work_tree, task: id.clone(), verb };
     let request = serde_json::to_string(&request).unwrap_or_default();
     let argv = vec![SELF.to_owned(), "checkpoint".to_owned(), request];
@@ -330,7 +335,7 @@ fn why_not(exit: &Exit) -> String {
     }
 }
 
-fn read_summary(file: OwnedFd) -> Option<JobSummary> {
+pub(super) fn read_summary(file: OwnedFd) -> Option<JobSummary> {
     let mut text = Vec::new();
     std::fs::File::from(file).take(SUMMARY_MAX_BYTES).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()

@@ -16,7 +16,12 @@ impl Supervisor {
     /// Feeds a task an input and performs all that follows; then starts the next queued task.
     pub(super) fn step_task(&mut self, id: &TaskId, input: Input) {
         self.step_one(id, input);
-        while self.tasks.active.is_none() && !self.is_shutting_down() {
+        self.start_next_task();
+    }
+
+    /// Starts queued tasks while none runs and no revert is under way.
+    pub(super) fn start_next_task(&mut self) {
+        while self.tasks.active.is_none() && self.revert.is_none() && !self.is_shutting_down() {
             let Some(next) = self.tasks.queue.pop_front() else { return };
             self.tasks.active = Some(next.clone());
             self.step_one(&next, Input::Begin);

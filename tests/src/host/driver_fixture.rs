@@ -36,6 +36,7 @@ impl DriverFixture {
             host_image: HostImage::default(),
             agents: None,
             quota: QuotaSettings::default(),
+            snapshots: Default::default(),
             pulls: PullSettings::anonymous(),
             templates: None,
         };

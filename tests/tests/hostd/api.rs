@@ -111,7 +111,9 @@ async fn the_document_is_the_committed_one_and_every_get_of_it_answers() -> Resu
     ensure!(served.body == std::fs::read(&committed)?, "docs/openapi.json is old");
     let spec = json!({"services": [{"name": "web", "command": "echo hello; exec sleep 1000"}]});
     let id = operator.create(&spec).await?;
-    operator.post(&format!("/v1/sandboxes/{id}/execs"), &json!({"id": "e", "shell": "true"})).await?;
+    operator
+        .post(&format!("/v1/sandboxes/{id}/execs"), &json!({"id": "e", "shell": "git init --quiet"}))
+        .await?;
     let task = json!({"id": "t", "prompt": "x", "command": ["true"]});
     operator.post(&format!("/v1/sandboxes/{id}/tasks"), &task).await?.expect::<Value>(202)?;
     operator.until(&format!("/v1/sandboxes/{id}/tasks/t"), |task| !task["result"].is_null()).await?;
@@ -125,6 +127,9 @@ async fn the_document_is_the_committed_one_and_every_get_of_it_answers() -> Resu
     busybox(&root.path().join("root"))?;
     let image = json!({"name": "default", "path": root.path().join("root")});
     operator.post("/v1/images", &image).await?.expect::<Value>(201)?;
+    let taken = operator.post(&format!("/v1/sandboxes/{id}/snapshots"), &json!({})).await?;
+    let snapshot = taken.expect::<Value>(201)?["id"].as_str().context("an id")?.to_owned();
+    operator.until(&format!("/v1/snapshots/{snapshot}"), |view| !view["content"].is_null()).await?;
     let document: Value = served.json()?;
     for (path, methods) in document["paths"].as_object().context("paths")? {
         let Some(get) = methods.get("get") else { continue };
@@ -136,6 +141,7 @@ async fn the_document_is_the_committed_one_and_every_get_of_it_answers() -> Resu
             .replace("{name}", "default")
             .replace("{port}", "1")
             .replace("{file_link}", &id)
+            .replace("{snapshot}", &snapshot)
             .replace("{tenant}", "someone");
         let real = match path.rsplit("/files/").next() {
             Some("content") => format!("{real}?path=f"),

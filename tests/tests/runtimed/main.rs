@@ -15,6 +15,7 @@ mod output;
 mod pid1;
 mod privileges;
 mod public_socket;
+mod reverts;
 mod service_logs;
 mod services;
 mod shutdown;

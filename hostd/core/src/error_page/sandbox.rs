@@ -63,6 +63,14 @@ fn remedy(code: ProblemCode) -> Option<&'static str> {
         | ProblemCode::Died
         | ProblemCode::NameTaken
         | ProblemCode::Damaged => None,
+        ProblemCode::SetupFailed
+        | ProblemCode::DotfilesFailed
+        | ProblemCode::SourceAuthFailed
+        | ProblemCode::SourceNotFound
+        | ProblemCode::SourceRefUnknown
+        | ProblemCode::SourceTooLarge
+        | ProblemCode::SourceUnreachable
+        | ProblemCode::SourceFailed => Some("Go on with the step that failed: `slipway start`"),
     }
 }
 

@@ -134,8 +134,8 @@ pub fn post_mortem(post_mortem: &PostMortem, trusted: bool) -> PostMortem {
 /// A visitor that is not trusted gets the code alone.
 pub fn problem(problem: &Problem, trusted: bool) -> Problem {
     if trusted {
-        let Problem { code, message, output } = problem;
-        return Problem { code: *code, message: text_line(message), output: log(output) };
+        let Problem { code, message, output, step: _ } = problem;
+        return Problem { code: *code, message: text_line(message), output: log(output), step: None };
     }
     let message = match problem.code {
         ProblemCode::Refused => "it cannot be run as it was asked for",
@@ -150,6 +150,14 @@ pub fn problem(problem: &Problem, trusted: bool) -> Problem {
         ProblemCode::DiskFull => "the disk is full",
         ProblemCode::MemoryPressure => "the memory of the host ran out",
         ProblemCode::DriverUnavailable => "what runs it does not answer",
+        ProblemCode::SetupFailed => "a step of its setup failed",
+        ProblemCode::DotfilesFailed => "its dotfiles could not be installed",
+        ProblemCode::SourceAuthFailed
+        | ProblemCode::SourceNotFound
+        | ProblemCode::SourceRefUnknown
+        | ProblemCode::SourceTooLarge
+        | ProblemCode::SourceUnreachable
+        | ProblemCode::SourceFailed => "its repository could not be cloned",
     };
-    Problem { code: problem.code, message: message.to_owned(), output: Vec::new() }
+    Problem { code: problem.code, message: message.to_owned(), output: Vec::new(), step: None }
 }

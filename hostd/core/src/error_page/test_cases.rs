@@ -68,7 +68,7 @@ fn post_mortem(cause: DeathCause) -> PostMortem {
 
 pub fn problem(code: ProblemCode, message: &str) -> Problem {
     let output = vec!["runtimed: hunter2".to_owned(), "\u{1b}[31mkilled\u{1b}[0m".to_owned()];
-    Problem { code, message: message.to_owned(), output }
+    Problem { code, message: message.to_owned(), output, step: None }
 }
 
 fn of_sandboxes() -> Vec<Case> {

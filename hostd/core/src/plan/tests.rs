@@ -57,7 +57,7 @@ fn perform(step: &PlanStep, state: &State, observed: &Observed, now_ms: u64) -> 
     let seen = observed.clone();
     let up = |frozen, ready| Observed::Running { frozen, ready };
     match step {
-        PlanStep::Launch => (state.clone(), up(false, false)),
+        PlanStep::Launch | PlanStep::Provision => (state.clone(), up(false, false)),
         PlanStep::AwaitReady | PlanStep::Drive(DriverVerb::Thaw) => (state.clone(), up(false, true)),
         PlanStep::Drive(DriverVerb::Freeze) => (state.clone(), up(true, true)),
         // Another hostd's launch is over after a while.
@@ -93,7 +93,7 @@ fn settle(
     now_ms: u64,
 ) -> (State, Observed) {
     for _ in 0..STEPS_MAX {
-        let steps = plan(&Desired { state: &state, idle_policy }, &observed, now_ms);
+        let steps = plan(&Desired { state: &state, idle_policy, to_provision: false }, &observed, now_ms);
         if steps.is_empty() {
             return (state, observed);
         }
@@ -172,7 +172,7 @@ proptest! {
 fn an_error_stays_until_a_client_asks() {
     let failed = Transition::GiveUp { problem: Death::default().problem(), found: None };
     let failed = apply(&State::new(10), failed).expect("legal");
-    let desired = Desired { state: &failed, idle_policy: IdlePolicy::AlwaysOn };
+    let desired = Desired { state: &failed, idle_policy: IdlePolicy::AlwaysOn, to_provision: false };
     assert_eq!(plan(&desired, &Observed::Absent, 99), []);
     let running = Observed::Running { frozen: false, ready: true };
     assert_eq!(plan(&desired, &running, 99), [PlanStep::Drive(DriverVerb::Terminate)]);
@@ -211,6 +211,7 @@ fn only_an_always_on_sandbox_is_tried_again_when_its_backend_is_back() {
         code: ProblemCode::DriverUnavailable,
         message: "gone fishing".to_owned(),
         output: Vec::new(),
+        step: None,
     };
     let give_up = |state: &State| {
         let change = Transition::GiveUp { problem: away.clone(), found: None };
@@ -219,7 +220,9 @@ fn only_an_always_on_sandbox_is_tried_again_when_its_backend_is_back() {
     let up = apply(&State::new(10), Transition::Reached).expect("it comes up");
     let restarting = Transition::Restart { death: Box::default(), deadline_ms: 10 };
     let failed = give_up(&apply(&up, restarting).expect("it ran"));
-    let planned = |state: &State, idle_policy, observed| plan(&Desired { state, idle_policy }, &observed, 99);
+    let planned = |state: &State, idle_policy, observed| {
+        plan(&Desired { state, idle_policy, to_provision: false }, &observed, 99)
+    };
     assert_eq!(planned(&failed, IdlePolicy::AlwaysOn, Observed::Absent), [PlanStep::TryAgain]);
     assert_eq!(planned(&failed, IdlePolicy::AlwaysOn, Observed::Unknown), []);
     assert_eq!(planned(&failed, IdlePolicy::Sleep, Observed::Absent), []);
@@ -247,7 +250,7 @@ fn a_sandbox_in_another_pid_namespace_is_only_inspected() {
                 let expected = if operation.is_some() { vec![PlanStep::InspectAgain] } else { vec![] };
                 let state = State { goal, status, operation, renewal, dozing: false, problem: None };
                 for idle_policy in [IdlePolicy::Sleep, IdlePolicy::AlwaysOn] {
-                    let desired = Desired { state: &state, idle_policy };
+                    let desired = Desired { state: &state, idle_policy, to_provision: false };
                     for now_ms in [0, 5_000] {
                         let steps = plan(&desired, &Observed::OtherPidNamespace, now_ms);
                         assert_eq!(steps, expected, "{desired:?} at {now_ms}");

@@ -18,7 +18,7 @@ fn what_fits_is_allowed_up_to_the_limit_itself() {
         running: 2,
         memory_mb: 1024,
         cpus_milli: 1_000,
-        disk: DiskUse { workspaces_bytes: 9 << 20, kept_workspaces_bytes: 1, database_bytes: 0 },
+        disk: DiskUse { workspaces_bytes: 9 << 20, kept_workspaces_bytes: 1, ..DiskUse::default() },
         ..Usage::default()
     };
     let table = [

@@ -28,7 +28,7 @@ fn name(transition: &Transition) -> &'static str {
 #[test]
 fn the_diagram_draws_every_transition() {
     let diagram = include_str!("../sandbox.rs").split("```").nth(1).expect("a diagram");
-    let problem = Problem { code: ProblemCode::DiskFull, message: String::new(), output: vec![] };
+    let problem = Problem { code: ProblemCode::DiskFull, message: String::new(), output: vec![], step: None };
     let (deadline_ms, death) = (9, Box::<Death>::default());
     let all = [
         Transition::Accept { goal: Goal::Running, deadline_ms },
@@ -53,7 +53,8 @@ fn the_diagram_draws_every_transition() {
 #[test]
 fn a_sandbox_that_cannot_be_frozen_runs_on() {
     let pausing = accepted(&settled(Goal::Running), Goal::Paused).expect("it runs");
-    let problem = Problem { code: ProblemCode::DeadlinePassed, message: "late".into(), output: vec![] };
+    let problem =
+        Problem { code: ProblemCode::DeadlinePassed, message: "late".into(), output: vec![], step: None };
     let after =
         apply(&pausing, Transition::GiveUp { problem: problem.clone(), found: None }).expect("it was tried");
     assert_eq!(after, settled(Goal::Running));
@@ -95,7 +96,7 @@ fn while_the_backend_is_away_a_sandbox_is_where_it_is_known_to_be() {
         (State::new(9), Some(Stopped), (Stopped, Is::Error)),
     ];
     let code = ProblemCode::DriverUnavailable;
-    let problem = Problem { code, message: "gone fishing".into(), output: vec![] };
+    let problem = Problem { code, message: "gone fishing".into(), output: vec![], step: None };
     for (state, found, expected) in table {
         let after =
             apply(&state, Transition::GiveUp { problem: problem.clone(), found }).expect("it was tried");
@@ -107,7 +108,7 @@ fn while_the_backend_is_away_a_sandbox_is_where_it_is_known_to_be() {
 
 #[test]
 fn an_evicted_sandbox_has_its_problem_until_the_next_command() {
-    let problem = Problem { code: ProblemCode::DiskFull, message: "full".into(), output: vec![] };
+    let problem = Problem { code: ProblemCode::DiskFull, message: "full".into(), output: vec![], step: None };
     let evict = |state: &State| apply(state, Transition::Evict { problem: problem.clone(), deadline_ms: 9 });
     for up in [settled(Goal::Running), settled(Goal::Paused)] {
         let going = evict(&up).expect("it is up");
@@ -134,7 +135,8 @@ fn an_evicted_sandbox_has_its_problem_until_the_next_command() {
 
 #[test]
 fn a_doze_or_an_eviction_that_is_taken_back_leaves_everything_as_it_was() {
-    let problem = Problem { code: ProblemCode::MemoryPressure, message: "full".into(), output: vec![] };
+    let problem =
+        Problem { code: ProblemCode::MemoryPressure, message: "full".into(), output: vec![], step: None };
     let (doze, evict) = (Transition::Doze { deadline_ms: 9 }, Transition::Evict { problem, deadline_ms: 9 });
     let dozing = State { dozing: true, ..settled(Goal::Paused) };
     let resuming = accepted(&settled(Goal::Paused), Goal::Running).expect("legal");
@@ -208,7 +210,8 @@ fn only_a_running_sandbox_dozes_off_and_every_command_ends_that() {
 /// Rows of the database are in this form: a field of another name would lose the state of every sandbox.
 #[test]
 fn the_stored_form_of_a_state_keeps_its_names() {
-    let problem = Problem { code: ProblemCode::DiskFull, message: "full".to_owned(), output: vec![] };
+    let problem =
+        Problem { code: ProblemCode::DiskFull, message: "full".to_owned(), output: vec![], step: None };
     let state = State {
         operation: Some(Operation { phase: Phase::Starting, deadline_ms: 7 }),
         renewal: Some(Renewal { keep_workspace: true }),

@@ -19,6 +19,7 @@ pub fn no_answer() -> Problem {
         code: ProblemCode::DriverUnavailable,
         message: "the backend did not answer in time".to_owned(),
         output: Vec::new(),
+        step: None,
     }
 }
 

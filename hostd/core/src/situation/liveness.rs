@@ -17,7 +17,12 @@ fn run(number: u64) -> Handle {
 }
 
 fn away() -> Problem {
-    Problem { code: ProblemCode::DriverUnavailable, message: "gone fishing".to_owned(), output: Vec::new() }
+    Problem {
+        code: ProblemCode::DriverUnavailable,
+        message: "gone fishing".to_owned(),
+        output: Vec::new(),
+        step: None,
+    }
 }
 
 fn running(number: u64) -> ContainerState {
@@ -130,7 +135,7 @@ impl Model {
             return true;
         }
         let state = self.state.clone();
-        let desired = Desired { state: &state, idle_policy: self.idle_policy };
+        let desired = Desired { state: &state, idle_policy: self.idle_policy, to_provision: false };
         let steps = plan(&desired, &observed, self.now_ms);
         if drift(&desired, &observed, &steps).is_some() {
             self.situation.drift_found(&observed);
@@ -157,6 +162,10 @@ impl Model {
             PlanStep::AwaitReady => {
                 let ContainerState::Running { frozen: false, .. } = self.container else { return false };
                 self.situation.became_ready();
+                true
+            }
+            PlanStep::Provision => {
+                self.situation.provisioned();
                 true
             }
             PlanStep::InspectAgain => false,

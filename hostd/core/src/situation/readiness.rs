@@ -39,6 +39,14 @@ impl Readiness {
         }
     }
 
+    /// PID 1 has to be configured again.
+    pub(super) fn unconfigured(self) -> Self {
+        match self {
+            Self::Unknown | Self::Ready { run: None } => Self::Unknown,
+            Self::Seen { run } | Self::Ready { run: Some(run) } => Self::Seen { run },
+        }
+    }
+
     pub fn is_ready(&self) -> bool {
         match self {
             Self::Ready { .. } => true,

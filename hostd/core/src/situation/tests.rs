@@ -8,11 +8,16 @@ fn run(number: u64) -> Handle {
 }
 
 fn away() -> Problem {
-    Problem { code: ProblemCode::DriverUnavailable, message: "gone fishing".to_owned(), output: Vec::new() }
+    Problem {
+        code: ProblemCode::DriverUnavailable,
+        message: "gone fishing".to_owned(),
+        output: Vec::new(),
+        step: None,
+    }
 }
 
 fn deadline_passed() -> Problem {
-    Problem { code: ProblemCode::DeadlinePassed, message: "late".to_owned(), output: Vec::new() }
+    Problem { code: ProblemCode::DeadlinePassed, message: "late".to_owned(), output: Vec::new(), step: None }
 }
 
 fn running(number: u64) -> ContainerState {

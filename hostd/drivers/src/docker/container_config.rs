@@ -196,6 +196,7 @@ impl ContainerConfig<'_> {
     fn env(&self) -> Vec<String> {
         let uid = SANDBOX_UID.to_string();
         let egress = if self.blueprint.network == Network::Proxy { "proxy" } else { "none" };
+        let services = if self.blueprint.is_provisioned() { "held" } else { "start" };
         let fixed = [
             ("RUNTIMED_DIR", CONTROL),
             ("RUNTIMED_PUBLIC_SOCKET", "/run/slipway/sock"),
@@ -207,6 +208,7 @@ impl ContainerConfig<'_> {
             ("RUNTIMED_LOG_BUDGET_MB", "512"),
             ("RUNTIMED_SHUTDOWN_MS", "8000"),
             ("RUNTIMED_EGRESS", egress),
+            ("RUNTIMED_SERVICES", services),
             ("RUNTIMED_FAULTS", "0"),
         ];
         let known =
@@ -358,6 +360,7 @@ mod tests {
             "RUNTIMED_UID=1000",
             "RUNTIMED_DIR=/run/runtimed",
             "RUNTIMED_EGRESS=proxy",
+            "RUNTIMED_SERVICES=start",
             "RUNTIMED_FAULTS=0",
             "RUNTIMED_NEW=",
             "RUNTIMED_IMAGE_ENV={\"A\":\"1\"}",

@@ -35,7 +35,14 @@ use super::{
     runtimes::Runtimes,
     test_containers::TestContainers,
 };
-use crate::local::resizes::Resizes;
+use crate::{
+    local::{
+        resizes::Resizes,
+        snapshots::{Snapshots, StackIds},
+        workspace::WorkspaceIds,
+    },
+    snapshot_driver::SnapshotDriver,
+};
 use async_trait::async_trait;
 use hostd_core::{Blueprint, PidNamespace, SandboxProcesses, is_in_other_namespace};
 use hostd_net::keyed_locks::KeyedLocks;
@@ -80,6 +87,7 @@ pub struct DockerInner {
     pub nproc: Option<u64>,
     pub dialer: SandboxDialer,
     pub quota: Quota,
+    pub snapshots: Snapshots,
     pub templates: Templates,
     /// Whether the engine was seen not to see what hostd mounts.
     pub volumes_hidden: AtomicBool,
@@ -115,6 +123,10 @@ impl LocalDriver for DockerInner {
         &self.templates
     }
 
+    fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
+    }
+
     fn rootfs(&self, _: Option<&SandboxId>, image: &str) -> Option<images::Rootfs> {
         self.images.store().find(image).ok()
     }
@@ -136,6 +148,16 @@ impl LocalDriver for DockerInner {
             }
             Ok(found)
         })
+    }
+}
+
+impl WorkspaceIds for DockerInner {
+    fn can_stack(&self) -> bool {
+        !self.volumes_hidden.load(Ordering::Relaxed) && self.health.keeps_ids()
+    }
+
+    fn stack_ids(&self, _: &SandboxId) -> Option<StackIds> {
+        Some(StackIds::OnDisk)
     }
 }
 
@@ -258,6 +280,7 @@ impl Driver for Docker {
             networks: self.inner.networks.offered(),
             limits: limit_names(self.inner.disk_means()),
             disk_limit: self.inner.disk_means().map(|means| means.name().to_owned()),
+            snapshots: Some(self.inner.snapshots.method().name().to_owned()),
             pause: true,
             runtimes: fit_engine
                 .map(|fit_engine| self.inner.runtimes.offered(&fit_engine.info))
@@ -340,6 +363,10 @@ impl Driver for Docker {
 
     fn is_disk_measured(&self, sandbox: &SandboxId) -> bool {
         self.inner.workspaces().is_measured(sandbox)
+    }
+
+    fn snapshots(&self) -> Option<&dyn SnapshotDriver> {
+        Some(&self.inner)
     }
 
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {

@@ -37,6 +37,12 @@ pub struct EngineHealthWatch {
 }
 
 impl EngineHealthWatch {
+    /// Whether sandboxes have the ids of the host, as far as is known.
+    pub fn keeps_ids(&self) -> bool {
+        let last_fit = self.last_fit.lock().unwrap_or_else(PoisonError::into_inner);
+        last_fit.as_ref().is_some_and(|engine| engine.id_map.is_identity())
+    }
+
     pub fn new() -> Self {
         Self { current: watch::channel(EngineHealth::Untested).0, last_fit: Mutex::default() }
     }

@@ -195,8 +195,11 @@ impl DockerInner {
             written.map_err(failed("write the badge"))?;
         }
         self.make_workspace(&sandbox, &order.blueprint)?;
-        chown_tree::chown_sandbox_files(&self.layout, &sandbox, id_map)
-            .map_err(failed("change the owner of the sandbox's files"))
+        let change = || failed("change the owner of the sandbox's files");
+        if !self.workspaces().has_stack(&sandbox) {
+            chown_tree::chown_workspace(&self.layout, &sandbox, id_map).map_err(change())?;
+        }
+        chown_tree::chown_control_files(&self.layout, &sandbox, id_map).map_err(change())
     }
 
     /// Runs the launch step by step, each decided by the current state of the container.

@@ -233,6 +233,7 @@ fn copy_error(error: &DriverError) -> DriverError {
         }
         DriverError::Unavailable { message } => DriverError::Unavailable { message: message.clone() },
         DriverError::NameTaken { message } => DriverError::NameTaken { message: message.clone() },
+        DriverError::Conflict { message } => DriverError::Conflict { message: message.clone() },
         DriverError::DiskFull => DriverError::DiskFull,
         DriverError::ImageMissing { .. }
         | DriverError::NoDiskRoom { .. }

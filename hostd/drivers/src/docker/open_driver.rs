@@ -17,6 +17,7 @@ use super::{
             sandbox_dialer::SandboxDialer,
             seccomp,
             signed_badge::InstanceSigner,
+            snapshots::{SnapshotMethodSetting, Snapshots},
         },
     },
     container_cache::ContainerCache,
@@ -63,6 +64,8 @@ pub struct DockerConfig {
     /// Registries in private networks that images may be pulled from.
     pub registries: Vec<String>,
     pub quota: QuotaSettings,
+    /// How snapshots are taken.
+    pub snapshots: SnapshotMethodSetting,
     /// Directory of the templates of workspaces; `templates` in the data directory unless given.
     pub templates: Option<PathBuf>,
 }
@@ -111,7 +114,8 @@ impl DockerInner {
         let store = images::ImageStore::open(&layout, &host, config.agents)?;
         let images = EngineImages::new(engine.clone(), store, RegistryAllowlist::new(config.registries));
         let test_containers = TestContainers::new(engine.clone(), images.clone(), &config.instance);
-        let quota_warnings = quota.warnings();
+        let snapshots = Snapshots::open(&layout, config.snapshots, false)?;
+        let storage_warnings = [quota.warnings(), snapshots.warnings()].concat();
         Ok(Self {
             networks: Networks::new(engine.clone(), test_containers.clone(), &config.instance),
             test_containers,
@@ -131,6 +135,7 @@ impl DockerInner {
             nproc: nproc_limit(),
             dialer: SandboxDialer::start().map_err(failed("start the dialer"))?,
             quota,
+            snapshots,
             templates,
             volumes_hidden: AtomicBool::new(false),
             launch_locks: KeyedLocks::default(),
@@ -139,7 +144,7 @@ impl DockerInner {
             destroyed,
             pid_namespace,
             boot: boot_id(),
-            warnings: host_warnings(nofile).into_iter().chain(quota_warnings).collect(),
+            warnings: host_warnings(nofile).into_iter().chain(storage_warnings).collect(),
         })
     }
 }

@@ -288,6 +288,7 @@ impl Driver for FakeDriver {
             networks: vec![],
             limits: vec![],
             disk_limit: None,
+            snapshots: None,
             pause: false,
             runtimes: vec![],
             images: vec![],

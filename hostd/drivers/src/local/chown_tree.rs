@@ -44,10 +44,14 @@ pub fn chown_tree(path: &Path, top: u32, ids: &IdMap) -> io::Result<()> {
         .map_err(errno)
 }
 
-/// Gives the workspace, the control and the public directory to the sandbox.
-pub fn chown_sandbox_files(layout: &Layout, sandbox: &SandboxId, ids: &IdMap) -> io::Result<()> {
+/// Gives the workspace to the sandbox.
+pub fn chown_workspace(layout: &Layout, sandbox: &SandboxId, ids: &IdMap) -> io::Result<()> {
+    chown_tree(&layout.workspace(sandbox), SANDBOX_UID, ids)
+}
+
+/// Gives the control and the public directory to the sandbox.
+pub fn chown_control_files(layout: &Layout, sandbox: &SandboxId, ids: &IdMap) -> io::Result<()> {
     let dir = layout.sandbox(sandbox);
-    chown_tree(&layout.workspace(sandbox), SANDBOX_UID, ids)?;
     chown_tree(&dir.control(), 0, ids)?;
     chown_tree(&dir.public(), 0, ids)
 }

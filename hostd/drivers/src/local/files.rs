@@ -6,7 +6,7 @@ use std::{
     fs::{File, OpenOptions, Permissions},
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Maps an IO error to a driver error; `what` completes "could not …".
@@ -57,6 +57,21 @@ fn open_plain(path: &Path) -> io::Result<File> {
 
 /// Replaces a file atomically. Returns it for a caller that wants to sync it.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {
+    let (temporary, file) = write_beside(path, bytes, mode)?;
+    std::fs::rename(&temporary, path)?;
+    Ok(file)
+}
+
+/// Replaces a file atomically, also where the power fails: the new content is on disk before it has the name. The caller
+/// syncs the directory.
+pub fn replace_synced(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let (temporary, file) = write_beside(path, bytes, mode)?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)
+}
+
+/// Writes a new file beside the one that it will replace.
+fn write_beside(path: &Path, bytes: &[u8], mode: u32) -> io::Result<(PathBuf, File)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.new"));
     let mut file = OpenOptions::new()
@@ -67,8 +82,7 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<File> {
         .custom_flags(libc::O_NOFOLLOW)
         .open(&temporary)?;
     file.write_all(bytes)?;
-    std::fs::rename(&temporary, path)?;
-    Ok(file)
+    Ok((temporary, file))
 }
 
 /// Creates a directory with exactly this mode; an existing one is left as it is.

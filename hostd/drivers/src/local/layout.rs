@@ -1,7 +1,7 @@
 //! The layout of the data directory. Paths only; does no IO.
 
 use super::seed::Templates;
-use protocol::api::SandboxId;
+use protocol::api::{SandboxId, SnapshotId};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone)]
@@ -47,6 +47,36 @@ impl Layout {
     }
     pub fn volume(&self, sandbox: &SandboxId) -> PathBuf {
         self.volumes().join(format!("{sandbox}.ext4"))
+    }
+    /// One file for each snapshot: the layers that it consists of.
+    pub fn snapshots(&self) -> PathBuf {
+        self.data.join("snapshots")
+    }
+    pub fn snapshot(&self, snapshot: &SnapshotId) -> PathBuf {
+        self.snapshots().join(format!("{snapshot}.json"))
+    }
+    /// The hashes of all files of a snapshot.
+    pub fn manifest(&self, snapshot: &SnapshotId) -> PathBuf {
+        self.snapshots().join(format!("{snapshot}.manifest"))
+    }
+    /// The layers of snapshots and stacks, one directory each. Nothing in them changes.
+    pub fn workspace_layers(&self) -> PathBuf {
+        self.data.join("workspace-layers")
+    }
+    /// The workspaces that consist of layers, one directory each; shared by all drivers.
+    pub fn stacks(&self) -> PathBuf {
+        self.data.join("stacks")
+    }
+    pub fn stack(&self, sandbox: &SandboxId) -> StackDir {
+        StackDir { dir: self.stacks().join(sandbox.as_str()) }
+    }
+    /// Backups of workspaces that a restore replaces.
+    pub fn replaced(&self) -> PathBuf {
+        self.data.join("replaced")
+    }
+    /// An empty directory, over which layers of workspaces are mounted in a mount namespace of its own.
+    pub fn stack_at(&self) -> PathBuf {
+        self.workspace_layers().join(".merged")
     }
     /// The directory of templates: the configured one, or one in the data directory.
     pub fn templates(&self, configured: Option<&Path>) -> Templates {
@@ -137,5 +167,36 @@ impl SandboxDir {
     }
     pub fn pid(&self) -> PathBuf {
         self.dir.join("pid")
+    }
+}
+
+/// `<data>/stacks/<id>`: a workspace that consists of layers.
+#[derive(Debug, Clone)]
+pub struct StackDir {
+    dir: PathBuf,
+}
+
+impl StackDir {
+    pub fn at(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+    /// The list of its layers.
+    pub fn record(&self) -> PathBuf {
+        self.dir.join("stack.json")
+    }
+    /// Holds what the overlay writes; one file system, and one project of quotas.
+    pub fn live(&self) -> PathBuf {
+        self.dir.join("live")
+    }
+    /// What differs from the layers.
+    pub fn upper(&self) -> PathBuf {
+        self.live().join("upper")
+    }
+    /// Used by the kernel.
+    pub fn work(&self) -> PathBuf {
+        self.live().join("work")
     }
 }

@@ -88,3 +88,29 @@ pub const PULLS_TENANT_MAX: usize = 3;
 pub const PULL_WAIT_MAX_MS: u64 = 10 * 60 * 1000;
 /// Layers of one image that are downloaded at the same time.
 pub const LAYER_DOWNLOADS_MAX: usize = 4;
+
+/// Files of a snapshot that is imported, and entries of any.
+pub const SNAPSHOT_MAX_BYTES: u64 = 1 << 40;
+pub const SNAPSHOT_MAX_ENTRIES: u64 = 20_000_000;
+/// The manifest of a snapshot: its text, one path in it, and one line.
+pub const MANIFEST_MAX_BYTES: u64 = 8 << 30;
+pub const MANIFEST_PATH_MAX_BYTES: usize = 1 << 20;
+pub const MANIFEST_LINE_MAX_BYTES: u64 = 8 << 20;
+/// Depth of a tree that is walked, and names of one of its directories that are sorted at once.
+pub const WALK_DEPTH_MAX: usize = 100_000;
+pub const WALK_NAMES_MAX: usize = 1 << 18;
+/// A file of at least this size that holds less than one in so many of its bytes is hashed without its zeros.
+pub const SPARSE_FILE_MIN_BYTES: u64 = 1 << 20;
+pub const SPARSE_FACTOR: u64 = 8;
+/// In an archive: parts of one file between its holes, holes that are none, and the zeros that may be added to the parts.
+pub const ARCHIVE_PARTS_MAX: usize = 40_000;
+pub const ARCHIVE_HOLE_MIN_BYTES: u64 = 64 << 10;
+pub const ARCHIVE_ZEROS_FACTOR: u64 = 8;
+pub const ARCHIVE_ZEROS_MAX_BYTES: u64 = 64 << 20;
+/// Paths of files with several names, which are kept in memory until all of their names were written.
+pub const ARCHIVE_LINKS_MAX_BYTES: usize = 64 << 20;
+/// The note of an archive.
+pub const ARCHIVE_NOTE_MAX_BYTES: u64 = 64 << 10;
+/// An export of which fewer bytes are taken while it waits for so long is given up.
+pub const EXPORT_STALL_MAX_MS: u64 = 60_000;
+pub const EXPORT_STALL_MIN_BYTES: usize = 64 << 10;

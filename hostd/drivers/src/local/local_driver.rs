@@ -1,6 +1,7 @@
 //! What every driver on this host's kernel does alike: it finds a sandbox by its directory, its badge and its PID 1.
 
 use super::{
+    blueprint_checks::refused,
     cgroup::{Cgroup, ResizeError},
     files::failed,
     images::Rootfs,
@@ -9,11 +10,12 @@ use super::{
     sandbox_dialer::{RunningSandbox, SandboxDialer},
     seed::{SeedSource, Templates, skel_of},
     signed_badge::{BadgeError, BadgeRecord, InstanceSigner},
-    workspace::{NewWorkspace, Workspaces},
+    snapshots::{SnapshotRecord, Snapshots},
+    workspace::{NewWorkspace, WorkspaceIds, Workspaces},
 };
-use crate::{DiskUsage, DriverError, Stream, Target, WorkspaceAccess};
+use crate::{DiskUsage, DriverError, OpenWorkspace, Stream, Target, WorkspaceAccess};
 use hostd_core::Blueprint;
-use protocol::api::{Limits, SandboxId};
+use protocol::api::{Limits, SandboxId, Seed, SnapshotId};
 use std::{io, net::SocketAddr, os::fd::OwnedFd, sync::Arc};
 use tokio::net::TcpListener;
 
@@ -24,7 +26,7 @@ pub fn limit_names(disk: Option<QuotaMeans>) -> Vec<String> {
 }
 
 /// The shared state of a driver's handles.
-pub trait LocalDriver: Send + Sync + Sized + 'static {
+pub trait LocalDriver: WorkspaceIds + Send + Sync + Sized + 'static {
     fn layout(&self) -> &Layout;
     fn signer(&self) -> &InstanceSigner;
     fn dialer(&self) -> &SandboxDialer;
@@ -41,8 +43,11 @@ pub trait LocalDriver: Send + Sync + Sized + 'static {
         self.quota().means()
     }
 
+    fn snapshots(&self) -> &Snapshots;
+
     fn workspaces(&self) -> Workspaces<'_> {
-        Workspaces { layout: self.layout(), quota: self.quota(), means: self.disk_means() }
+        let (layout, quota, means) = (self.layout(), self.quota(), self.disk_means());
+        Workspaces { layout, quota, means, snapshots: self.snapshots(), ids: self }
     }
 
     fn templates(&self) -> &Templates;
@@ -57,9 +62,18 @@ pub trait LocalDriver: Send + Sync + Sized + 'static {
         blueprint: &Blueprint,
     ) -> Result<Option<SeedSource>, DriverError> {
         match &blueprint.seed {
-            Some(seed) => self.templates().find(&seed.template).map(Some),
-            None => Ok(self.rootfs(sandbox, &blueprint.image).as_ref().and_then(skel_of)),
+            Some(Seed { snapshot: Some(snapshot), .. }) => self.find_snapshot(snapshot).map(Some),
+            Some(Seed { template: Some(template), .. }) => self.templates().find(template).map(Some),
+            Some(Seed { template: None, snapshot: None }) | None => {
+                Ok(self.rootfs(sandbox, &blueprint.image).as_ref().and_then(skel_of))
+            }
         }
+    }
+
+    fn find_snapshot(&self, snapshot: &SnapshotId) -> Result<SeedSource, DriverError> {
+        let found = SnapshotRecord::read(self.layout(), snapshot).map_err(failed("read the snapshot"))?;
+        let missing = || refused("seed.snapshot", format!("there is no snapshot {snapshot}"), &[]);
+        found.map(SeedSource::Snapshot).ok_or_else(missing)
     }
 
     fn make_workspace(&self, sandbox: &SandboxId, blueprint: &Blueprint) -> Result<(), DriverError> {
@@ -153,14 +167,20 @@ pub trait LocalDriver: Send + Sync + Sized + 'static {
         self.workspaces().open(sandbox)
     }
 
-    /// As `open_workspace`, on a thread. A sandbox that was never launched has no workspace.
+    /// As `open_workspace`, with a lease.
+    fn open_leased(&self, sandbox: &SandboxId) -> Result<OpenWorkspace, DriverError> {
+        let lease = self.snapshots().lease(sandbox);
+        Ok(OpenWorkspace { top: self.open_workspace(sandbox)?, lease })
+    }
+
+    /// As `open_leased`, on a thread. A sandbox that was never launched has no workspace.
     fn workspace_access(
         self: &Arc<Self>,
         sandbox: &SandboxId,
     ) -> impl Future<Output = Result<WorkspaceAccess, DriverError>> + Send {
         let id = *sandbox;
-        self.spawn_blocking(move |inner| match inner.open_workspace(&id) {
-            Ok(top) => Ok(WorkspaceAccess::Here(top)),
+        self.spawn_blocking(move |inner| match inner.open_leased(&id) {
+            Ok(workspace) => Ok(WorkspaceAccess::Here(workspace)),
             Err(DriverError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 Ok(WorkspaceAccess::Missing)
             }
@@ -196,8 +216,8 @@ pub trait LocalDriver: Send + Sync + Sized + 'static {
     ) -> impl Future<Output = Result<DiskUsage, DriverError>> + Send {
         let id = *sandbox;
         self.spawn_blocking(move |inner| {
-            let top = inner.open_workspace(&id)?;
-            inner.workspaces().usage(&id, &top, disk_mb)
+            let workspace = inner.open_leased(&id)?;
+            inner.workspaces().usage(&id, &workspace.top, disk_mb)
         })
     }
 }

@@ -4,6 +4,7 @@
 //! **Invariant:** nothing here asks a daemon. Whether a sandbox runs is decided by its process.
 
 pub mod blueprint_checks;
+pub mod capabilities;
 pub mod cgroup;
 pub mod chown_tree;
 pub mod container_paths;
@@ -31,6 +32,7 @@ pub mod sandbox_dialer;
 pub mod seccomp;
 pub mod seed;
 pub mod signed_badge;
+pub mod snapshots;
 mod syscall_table;
 pub mod trash;
 pub mod user_namespace;

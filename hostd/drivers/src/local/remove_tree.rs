@@ -39,17 +39,17 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
         Err(Errno::EISDIR | Errno::EPERM) => {}
         Err(error) => return Err(errno(error)),
     }
-    let mut top = open(&parent, &name).map_err(errno)?;
     let mut moved = 0;
     // Directories beyond the depth limit were moved up and are removed in the next round.
     loop {
         let before = moved;
+        // Opened anew: btrfs lists what was there when a directory was opened or rewound.
+        let mut top = open(&parent, &name).map_err(errno)?;
         empty_dir(&mut top, &mut moved)?;
         if moved == before {
             break;
         }
     }
-    drop(top);
     unlinkat(&parent, name.as_c_str(), UnlinkatFlags::RemoveDir).map_err(errno)
 }
 

@@ -10,6 +10,7 @@ use super::{
     blueprint_checks::refused,
     images::{RootTree, Rootfs},
     limits::{SANDBOX_UID, SEED_MAX_BYTES, SEED_MAX_ENTRIES},
+    snapshots::SnapshotRecord,
 };
 use hostd_images::{LayerStack, TreeQuota, copy_tree_within, limits::IMAGE_DEPTH_MAX, unpack_archive_within};
 use std::{
@@ -28,6 +29,8 @@ const ARCHIVE_ENDINGS: [&str; 4] = ["tar", "tar.gz", "tar.zst", "tgz"];
 pub enum SeedSource {
     Directory(PathBuf),
     Archive(PathBuf),
+    /// A snapshot, whose files keep their owners and attributes.
+    Snapshot(SnapshotRecord),
     /// The skeleton of an image of layers.
     Layers {
         stack: LayerStack,
@@ -81,6 +84,8 @@ pub fn write(source: &SeedSource, to: &Path, disk_mb: Option<u64>) -> io::Result
     let max_bytes = disk_mb.map_or(SEED_MAX_BYTES, |mb| mb.saturating_mul(1 << 20).min(SEED_MAX_BYTES));
     let quota = TreeQuota::new("the seed", max_bytes, SEED_MAX_ENTRIES);
     match source {
+        // The caller, who knows where its layers are, forks or copies it.
+        SeedSource::Snapshot(_) => return Err(io::ErrorKind::Unsupported.into()),
         SeedSource::Directory(dir) => copy_tree_within(dir, to, quota),
         SeedSource::Archive(file) => unpack_archive_within(file, to, quota),
         // The path has no link: that was checked when the image was made.

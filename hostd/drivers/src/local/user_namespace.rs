@@ -1,54 +1,69 @@
 //! A user namespace that no process is in: it says which ids an idmapped mount shows.
 
+#![allow(unsafe_code)] // clone, and a child that shares the memory of its parent
+
 use nix::{
     errno::Errno,
-    sched::{CloneFlags, unshare},
+    libc,
+    sched::{CloneFlags, clone},
     sys::{
         signal::{Signal, kill},
-        wait::waitpid,
+        wait::{WaitPidFlag, waitpid},
     },
-    unistd::{ForkResult, Pid, fork, pause, pipe, read},
+    unistd::Pid,
 };
-use std::{
-    fs::File,
-    io,
-    os::fd::{AsFd, OwnedFd},
-};
+use std::{fs::File, io, os::fd::OwnedFd};
 
-/// Returns a user namespace in which `count` ids from 0 on are those from `first` on here. Forks: only for a process
-/// with one thread.
+/// The child makes two system calls.
+const STACK_BYTES: usize = 16 << 10;
+
+/// Returns a user namespace in which `count` ids from 0 on are those from `first` on here.
 pub fn with_ids(first: u32, count: u32) -> io::Result<OwnedFd> {
-    let (ready, child_ready) = pipe()?;
-    let child = spawn_holder(&child_ready)?;
-    drop(child_ready);
-    let opened = open_mapped(child, &ready, &format!("0 {first} {count}"));
+    let mut stack = vec![0; STACK_BYTES];
+    let child = spawn_holder(&mut stack)?;
+    let opened = open_mapped(child, &format!("0 {first} {count}"));
     let _ = kill(child, Signal::SIGKILL);
-    let _ = waitpid(child, None);
+    // It has no exit signal, so that no other waiter of this process hears of it. The stack must outlive it.
+    while waitpid(child, Some(WaitPidFlag::__WALL)) == Err(Errno::EINTR) {}
     opened
 }
 
-/// Forks a process that holds a new user namespace until it is killed.
-#[allow(unsafe_code)]
-fn spawn_holder(ready: &impl AsFd) -> Result<Pid, Errno> {
-    // SAFETY: this process has one thread, and the child calls nothing but system calls.
-    match unsafe { fork() }? {
-        ForkResult::Parent { child } => Ok(child),
-        ForkResult::Child => {
-            if unshare(CloneFlags::CLONE_NEWUSER).is_ok() && nix::unistd::write(ready, b"1").is_ok() {
-                pause();
+/// Starts a process that holds a new user namespace until it is killed. It shares our memory: nothing is copied, however
+/// large this process is.
+fn spawn_holder(stack: &mut [u8]) -> Result<Pid, Errno> {
+    let wait_for_the_end = || -> isize {
+        // SAFETY: system calls that touch no memory. They succeed or never return, so that `errno`, which the child
+        // shares with our thread, is not written.
+        unsafe {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            loop {
+                libc::syscall(libc::SYS_pause);
             }
-            // SAFETY: ends the child alone, without the exit handlers of its parent.
-            unsafe { nix::libc::_exit(1) }
         }
+    };
+    // SAFETY: the child uses nothing but its stack, which outlives it.
+    unsafe {
+        clone(Box::new(wait_for_the_end), stack, CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_VM, None)
     }
 }
 
-fn open_mapped(child: Pid, ready: &OwnedFd, map: &str) -> io::Result<OwnedFd> {
-    if read(ready, &mut [0])? != 1 {
-        return Err(io::Error::other("the kernel refuses a user namespace"));
-    }
+fn open_mapped(child: Pid, map: &str) -> io::Result<OwnedFd> {
     for file in ["uid_map", "gid_map"] {
         std::fs::write(format!("/proc/{child}/{file}"), map)?;
     }
     Ok(File::open(format!("/proc/{child}/ns/user"))?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_are_made_on_several_threads_at_once() {
+        let make = |first: u32| std::thread::spawn(move || with_ids(first, 65_536).map(drop));
+        let threads: Vec<_> = (1..17).map(|number| make(number << 16)).collect();
+        for thread in threads {
+            thread.join().expect("no panic").expect("made");
+        }
+    }
 }

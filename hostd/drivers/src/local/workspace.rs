@@ -14,6 +14,7 @@ use super::{
     quota::{self, Quota, QuotaMeans},
     remove_tree,
     seed::{self, SeedSource},
+    snapshots::{self, ReplacementOutcome, SnapshotMethod, Snapshots, StackIds},
     trash::NewEntry,
 };
 use nix::{
@@ -26,7 +27,7 @@ use std::{
     io,
     os::{
         fd::OwnedFd,
-        unix::fs::{MetadataExt, lchown},
+        unix::fs::{MetadataExt, PermissionsExt, lchown},
     },
     path::{Path, PathBuf},
 };
@@ -45,9 +46,24 @@ pub struct Workspaces<'a> {
     pub quota: &'a Quota,
     /// How the limits of new ones are kept.
     pub means: Option<QuotaMeans>,
+    pub snapshots: &'a Snapshots,
+    /// The ids of the sandboxes.
+    pub ids: &'a dyn WorkspaceIds,
+}
+
+/// Says whose ids the files of a stack have.
+pub trait WorkspaceIds {
+    /// Whether a workspace may become a stack.
+    fn can_stack(&self) -> bool;
+    /// Those of a sandbox; `None` where they are not known.
+    fn stack_ids(&self, sandbox: &SandboxId) -> Option<StackIds>;
 }
 
 impl Workspaces<'_> {
+    pub(super) fn stack_ids(&self, sandbox: &SandboxId) -> Option<StackIds> {
+        self.ids.stack_ids(sandbox)
+    }
+
     /// Refuses a disk limit where none can be kept.
     pub fn check(&self, limits: &Limits) -> Result<(), DriverError> {
         if limits.disk_mb.is_none() || self.means.is_some() {
@@ -71,8 +87,14 @@ impl Workspaces<'_> {
         if self.mount(sandbox)? || self.is_plain(sandbox) {
             return Ok(());
         }
+        let seed = (new.seed)()?;
+        if let Some(SeedSource::Snapshot(record)) = &seed
+            && self.fork(sandbox, record, new.limits).map_err(failed("make the workspace of a snapshot"))?
+        {
+            return self.mount(sandbox).map(drop);
+        }
         let temporary = NewEntry::reserve(&self.layout.trash(), "new");
-        let made = self.make_at(temporary.path(), sandbox, new);
+        let made = self.make_at(temporary.path(), sandbox, new.limits, seed.as_ref());
         if made.is_err() {
             self.discard(temporary.path());
             self.discard(&volume_of(temporary.path()));
@@ -84,13 +106,13 @@ impl Workspaces<'_> {
         &self,
         temporary: &Path,
         sandbox: &SandboxId,
-        new: &NewWorkspace<'_>,
+        limits: &Limits,
+        seed: Option<&SeedSource>,
     ) -> Result<(), DriverError> {
-        let make = || failed("make the workspace");
-        files::make_dir(temporary, 0o750).map_err(make())?;
-        match (new.limits.disk_mb, self.means) {
+        self.make_top(temporary, limits).map_err(failed("make the workspace"))?;
+        match (limits.disk_mb, self.means) {
             (Some(disk_mb), Some(QuotaMeans::Loop)) => {
-                fill(temporary, new)?;
+                self.fill(temporary, limits, seed)?;
                 self.make_volume(temporary, sandbox, disk_mb)?;
                 self.discard(temporary);
                 self.mount(sandbox).map(drop)
@@ -99,21 +121,58 @@ impl Workspaces<'_> {
                 let taking = self.quota.taking();
                 quota::assign(temporary, disk_mb).map_err(failed("limit the workspace"))?;
                 drop(taking);
-                fill(temporary, new)?;
-                self.publish(temporary, sandbox)
+                self.fill(temporary, limits, seed)?;
+                self.publish(temporary, sandbox, seed)
             }
             (None, _) | (_, Some(QuotaMeans::Measured) | None) => {
-                fill(temporary, new)?;
-                self.publish(temporary, sandbox)
+                self.fill(temporary, limits, seed)?;
+                self.publish(temporary, sandbox, seed)
             }
         }
     }
 
-    fn publish(&self, temporary: &Path, sandbox: &SandboxId) -> Result<(), DriverError> {
+    /// Makes the new top directory; a subvolume, where snapshots are made of them.
+    fn make_top(&self, temporary: &Path, limits: &Limits) -> io::Result<()> {
+        if self.snapshots.method() == SnapshotMethod::Btrfs
+            && limits.disk_mb.and(self.means) != Some(QuotaMeans::Loop)
+        {
+            snapshots::make_subvolume(temporary)?;
+            return std::fs::set_permissions(temporary, std::fs::Permissions::from_mode(0o750));
+        }
+        files::make_dir(temporary, 0o750)
+    }
+
+    /// Writes the seed and makes the first directories below the top, all of them the sandbox user's.
+    fn fill(&self, top: &Path, limits: &Limits, seed: Option<&SeedSource>) -> Result<(), DriverError> {
+        let write = || failed("write the seed of the workspace");
+        match seed {
+            Some(SeedSource::Snapshot(record)) => return self.copy_snapshot(record, top).map_err(write()),
+            Some(source) => seed::write(source, top, limits.disk_mb).map_err(write())?,
+            None => {}
+        }
+        make_first_dirs(top).map_err(failed("make the workspace"))
+    }
+
+    fn publish(
+        &self,
+        temporary: &Path,
+        sandbox: &SandboxId,
+        seed: Option<&SeedSource>,
+    ) -> Result<(), DriverError> {
+        let make = || failed("make the workspace");
         let workspace = self.layout.workspace(sandbox);
+        // The files of a restore replace others, which are removed soon: these are on disk before.
+        let is_restored = matches!(seed, Some(SeedSource::Snapshot(_)));
+        if is_restored {
+            snapshots::sync_file_system(temporary).map_err(make())?;
+        }
         // Left by a volume that is gone.
-        quota::detach(&workspace).map_err(failed("make the workspace"))?;
-        std::fs::rename(temporary, workspace).map_err(failed("make the workspace"))
+        quota::detach(&workspace).map_err(make())?;
+        std::fs::rename(temporary, workspace).map_err(make())?;
+        if is_restored {
+            snapshots::sync_dir(&self.layout.workspaces()).map_err(make())?;
+        }
+        Ok(())
     }
 
     fn make_volume(&self, content: &Path, sandbox: &SandboxId, disk_mb: u64) -> Result<(), DriverError> {
@@ -136,12 +195,20 @@ impl Workspaces<'_> {
         meta.is_ok_and(|meta| meta.is_dir() && meta.uid() != 0)
     }
 
-    fn has_volume(&self, sandbox: &SandboxId) -> bool {
+    /// Whether the sandbox has files, of whatever form.
+    pub(super) fn has_workspace(&self, sandbox: &SandboxId) -> bool {
+        self.is_mounted(sandbox) || self.is_plain(sandbox)
+    }
+
+    pub(super) fn has_volume(&self, sandbox: &SandboxId) -> bool {
         self.layout.volume(sandbox).exists()
     }
 
-    /// Mounts the volume of a sandbox, unless it is mounted; says whether there is one.
+    /// Mounts the volume or the stack of a sandbox, unless it is mounted; says whether there is one.
     pub fn mount(&self, sandbox: &SandboxId) -> Result<bool, DriverError> {
+        if self.has_stack(sandbox) {
+            return self.mount_stack(sandbox).map_err(failed("mount the layers of the workspace"));
+        }
         if !self.has_volume(sandbox) {
             return Ok(false);
         }
@@ -156,9 +223,14 @@ impl Workspaces<'_> {
         Ok(true)
     }
 
-    /// Unmounts the volume of a sandbox that does not run. One that is in use stays mounted.
+    /// Whether hostd mounts the workspace.
+    pub fn is_mounted(&self, sandbox: &SandboxId) -> bool {
+        self.has_volume(sandbox) || self.has_stack(sandbox)
+    }
+
+    /// Unmounts the volume or stack of a sandbox that does not run. One that is in use stays mounted.
     pub fn unmount(&self, sandbox: &SandboxId) -> Result<(), DriverError> {
-        if !self.has_volume(sandbox) {
+        if !self.is_mounted(sandbox) {
             return Ok(());
         }
         quota::flush(&self.layout.workspace(sandbox)).map_err(failed("sync the volume of the workspace"))?;
@@ -180,6 +252,7 @@ impl Workspaces<'_> {
     pub fn remove_files(&self, sandbox: &SandboxId, keep_workspace: bool) -> Result<(), DriverError> {
         let remove = || failed("remove the sandbox");
         if keep_workspace {
+            self.finish_replacement(sandbox, ReplacementOutcome::KeepNew)?;
             quota::flush(&self.layout.workspace(sandbox)).map_err(remove())?;
             let mut mounts = self.quota.mounts();
             self.take_down(&mut mounts, sandbox).map_err(remove())?;
@@ -190,8 +263,14 @@ impl Workspaces<'_> {
         gone.map_err(remove())?.map_or(Ok(()), |gone| remove_tree::remove_tree(&gone)).map_err(remove())
     }
 
-    /// Removes the files of a sandbox.
+    /// Removes the files of a sandbox, also those that a restore has backed up.
     pub fn remove(&self, sandbox: &SandboxId) -> io::Result<()> {
+        self.remove_backup(sandbox)?;
+        self.remove_current(sandbox)
+    }
+
+    /// Removes the files that a sandbox has now.
+    pub(super) fn remove_current(&self, sandbox: &SandboxId) -> io::Result<()> {
         let trash = self.layout.trash();
         quota::flush(&self.layout.workspace(sandbox))?;
         let mut mounts = self.quota.mounts();
@@ -199,10 +278,16 @@ impl Workspaces<'_> {
         self.take_down(&mut mounts, sandbox)?;
         drop(mounts);
         let workspace = self.layout.workspace(sandbox);
-        let project = quota::tagged_project(&workspace);
+        let stack = self.layout.stack(sandbox);
+        let project = quota::tagged_project(&workspace).or_else(|| quota::tagged_project(&stack.live()));
         let workspace = remove_tree::move_to_trash(&workspace, &trash)?;
-        for gone in volume.into_iter().chain(workspace) {
+        let stack = remove_tree::move_to_trash(stack.path(), &trash)?;
+        let has_layers = stack.is_some();
+        for gone in volume.into_iter().chain(workspace).chain(stack) {
             remove_tree::remove_tree(&gone)?;
+        }
+        if has_layers {
+            self.remove_unreferenced_layers()?;
         }
         project.map_or(Ok(()), |project| quota::release(&trash, project))
     }
@@ -217,19 +302,27 @@ impl Workspaces<'_> {
     pub fn bytes(&self, sandbox: &SandboxId) -> io::Result<Option<u64>> {
         match std::fs::symlink_metadata(self.layout.volume(sandbox)) {
             Ok(meta) => Ok(Some(meta.blocks() * 512)),
-            Err(_) => disk_usage::tree_bytes(&self.layout.workspace(sandbox)),
+            Err(_) => disk_usage::tree_bytes(&self.tree_of(sandbox)),
+        }
+    }
+
+    /// The directory that grows with the workspace: of a stack, what differs from its layers.
+    fn tree_of(&self, sandbox: &SandboxId) -> PathBuf {
+        match self.has_stack(sandbox) {
+            true => self.layout.stack(sandbox).live(),
+            false => self.layout.workspace(sandbox),
         }
     }
 
     /// Whether only measuring keeps the limit of a workspace.
     pub fn is_measured(&self, sandbox: &SandboxId) -> bool {
-        !self.has_volume(sandbox) && quota::tagged_project(&self.layout.workspace(sandbox)).is_none()
+        !self.has_volume(sandbox) && quota::tagged_project(&self.tree_of(sandbox)).is_none()
     }
 
     /// How much of its limit a workspace uses. Walks all files where it has to be measured.
     pub fn usage(&self, sandbox: &SandboxId, top: &OwnedFd, disk_mb: u64) -> Result<DiskUsage, DriverError> {
         let measure = || failed("measure the workspace");
-        let workspace = self.layout.workspace(sandbox);
+        let workspace = self.tree_of(sandbox);
         let used_bytes = if self.has_volume(sandbox) {
             let disk = fstatvfs(top).map_err(|error| measure()(errno(error)))?;
             (disk.blocks() - disk.blocks_free()) * disk.fragment_size()
@@ -242,7 +335,7 @@ impl Workspaces<'_> {
     }
 
     /// Removes what a failed attempt made; what is left goes when hostd starts again.
-    fn discard(&self, path: &Path) {
+    pub(super) fn discard(&self, path: &Path) {
         if let Err(error) = remove_tree::remove_tree(path) {
             tracing::warn!(path = %path.display(), %error, "failed to remove a directory in the trash");
         }
@@ -252,14 +345,6 @@ impl Workspaces<'_> {
 /// The volume that is made from a new directory in the trash.
 fn volume_of(content: &Path) -> PathBuf {
     content.with_extension("ext4")
-}
-
-/// Writes the seed and makes the first directories below the top, all of them the sandbox user's.
-fn fill(top: &Path, new: &NewWorkspace<'_>) -> Result<(), DriverError> {
-    if let Some(source) = (new.seed)()? {
-        seed::write(&source, top, new.limits.disk_mb).map_err(failed("write the seed of the workspace"))?;
-    }
-    make_first_dirs(top).map_err(failed("make the workspace"))
 }
 
 fn make_first_dirs(top: &Path) -> io::Result<()> {

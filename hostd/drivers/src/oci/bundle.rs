@@ -36,6 +36,8 @@ const MASKED: [&str; 10] = [
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 /// A variable of PID 1: how jobs reach the network.
 const EGRESS_PROXY: &str = "RUNTIMED_EGRESS=proxy";
+/// A variable of PID 1: services wait until hostd has set its own.
+const SERVICES_HELD: &str = "RUNTIMED_SERVICES=held";
 /// Annotation in which crun takes a compiled filter.
 const BPF_ANNOTATION: &str = "run.oci.seccomp_bpf_data";
 
@@ -49,6 +51,8 @@ pub struct Bundle<'a> {
     pub nofile: u64,
     /// Whether jobs get hostd's proxy.
     pub proxy: bool,
+    /// Whether services wait for the provisioning.
+    pub services_held: bool,
     /// Variables of the image, for jobs, as PID 1 takes them.
     pub image_env: Option<String>,
     /// For runtimes that join the control groups themselves.
@@ -110,7 +114,8 @@ impl Bundle<'_> {
 
     fn variables(&self) -> Vec<String> {
         let egress = self.proxy.then(|| EGRESS_PROXY.to_owned());
-        egress.into_iter().chain(self.image_env.clone()).collect()
+        let held = self.services_held.then(|| SERVICES_HELD.to_owned());
+        egress.into_iter().chain(held).chain(self.image_env.clone()).collect()
     }
 
     fn linux(&self) -> Result<Linux, SeccompError> {

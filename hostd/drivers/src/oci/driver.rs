@@ -20,7 +20,14 @@ use super::{
     signed_badge::{BadgeRecord, InstanceSigner},
     uid_ranges::UidRanges,
 };
-use crate::local::resizes::Resizes;
+use crate::{
+    local::{
+        resizes::Resizes,
+        snapshots::{Snapshots, StackIds},
+        workspace::WorkspaceIds,
+    },
+    snapshot_driver::SnapshotDriver,
+};
 use async_trait::async_trait;
 use hostd_core::{Blueprint, PidNamespace, SandboxProcesses, is_in_other_namespace};
 use protocol::api::{Capabilities, Limits, SandboxId, StatsView};
@@ -52,6 +59,7 @@ pub struct OciInner {
     pub nofile: u64,
     pub dialer: SandboxDialer,
     pub quota: Arc<Quota>,
+    pub snapshots: Arc<Snapshots>,
     pub templates: Templates,
     pub resizes: Resizes,
     /// OOM kills counted when PID 1 was last seen alive; they hit other processes.
@@ -83,6 +91,10 @@ impl LocalDriver for OciInner {
         &self.templates
     }
 
+    fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
+    }
+
     fn rootfs(&self, sandbox: Option<&SandboxId>, image: &str) -> Option<Rootfs> {
         let pinned = sandbox.and_then(|sandbox| self.images.pinned(&self.dir(sandbox), image));
         pinned.map_or_else(|| self.images.find(image).ok(), |record| self.images.rootfs(&record))
@@ -96,6 +108,17 @@ impl LocalDriver for OciInner {
                 None => self.refuse_other_namespace(sandbox, false).map(|()| None).map_err(io::Error::other),
             }
         })
+    }
+}
+
+impl WorkspaceIds for OciInner {
+    fn can_stack(&self) -> bool {
+        true
+    }
+
+    fn stack_ids(&self, sandbox: &SandboxId) -> Option<StackIds> {
+        let badge = self.signer.read(&self.dir(sandbox), sandbox).ok()?;
+        Some(StackIds::From(badge.uid_base))
     }
 }
 
@@ -174,6 +197,7 @@ impl Driver for Oci {
             networks: strings(&["none", "proxy"]),
             limits: limit_names(self.inner.disk_means()),
             disk_limit: self.inner.disk_means().map(|means| means.name().to_owned()),
+            snapshots: Some(self.inner.snapshots.method().name().to_owned()),
             pause: true,
             runtimes: vec![self.inner.profile.name()],
             images: strings(&["host", "imported", "registry"]),
@@ -245,6 +269,10 @@ impl Driver for Oci {
 
     fn is_disk_measured(&self, sandbox: &SandboxId) -> bool {
         self.inner.workspaces().is_measured(sandbox)
+    }
+
+    fn snapshots(&self) -> Option<&dyn SnapshotDriver> {
+        Some(&self.inner)
     }
 
     async fn stats(&self, sandbox: &SandboxId) -> Result<StatsView, DriverError> {

@@ -159,7 +159,7 @@ impl OciInner {
             tasks: if self.profile.launcher_joins() { self.cgroup(sandbox).join_files() } else { vec![] },
             hide: self.hierarchies.to_hide().filter(|_| self.profile.launcher_joins()).map(Path::to_owned),
             shield: self.profile.idmapped().then(|| self.layout.data().to_owned()),
-            keep: self.layout.volume(sandbox).exists().then(|| self.layout.workspace(sandbox)),
+            keep: self.workspaces().is_mounted(sandbox).then(|| self.layout.workspace(sandbox)),
             merge,
             command: self.profile.run_command(self.sealed_program.as_ref(), &self.layout, &dir, sandbox),
         }
@@ -214,8 +214,14 @@ impl OciInner {
 
     /// Makes the sandbox own its files, as this runtime profile requires.
     fn chown_files(&self, sandbox: &SandboxId, uid_base: u32) -> io::Result<()> {
+        // The layers of a stack are mounted with the ids of the sandbox.
+        let stacked = self.workspaces().has_stack(sandbox);
         let base = if self.profile.idmapped() { 0 } else { uid_base };
-        chown_tree::chown_sandbox_files(&self.layout, sandbox, &IdMap::single_range(base, UID_RANGE))
+        let ids = IdMap::single_range(base, UID_RANGE);
+        if !stacked {
+            chown_tree::chown_workspace(&self.layout, sandbox, &ids)?;
+        }
+        chown_tree::chown_control_files(&self.layout, sandbox, &ids)
     }
 
     fn bundle_config(
@@ -235,6 +241,7 @@ impl OciInner {
             group,
             memory_bytes: blueprint.limits.memory_mb << 20,
             idmapped: self.profile.idmapped(),
+            stacked: self.workspaces().has_stack(&sandbox),
         };
         let bundle = Bundle {
             profile: &self.profile,
@@ -243,6 +250,7 @@ impl OciInner {
             uid_base: record.uid_base,
             limits: &blueprint.limits,
             proxy: blueprint.network == Network::Proxy,
+            services_held: blueprint.is_provisioned(),
             image_env: image_env(&rootfs.variables),
             nofile: self.nofile,
             cgroups_path: self.hierarchies.path_of(&sandbox),

@@ -20,6 +20,8 @@ pub struct SandboxMounts<'a> {
     pub group: &'a Cgroup,
     pub memory_bytes: u64,
     pub idmapped: bool,
+    /// The workspace is mounted with the ids of the sandbox already.
+    pub stacked: bool,
 }
 
 impl SandboxMounts<'_> {
@@ -37,7 +39,11 @@ impl SandboxMounts<'_> {
         let (control, public) = (self.dir.control(), self.dir.public());
         mounts.push(self.bind_writable(&control, "/run/runtimed", &["rw", "nosuid", "nodev", "noexec"])?);
         mounts.push(self.bind_writable(&public, "/run/slipway", &["rw", "nosuid", "nodev", "noexec"])?);
-        mounts.push(self.bind_writable(self.workspace, "/home/sandbox", &["rw", "nosuid", "nodev"])?);
+        let home = ["rw", "nosuid", "nodev"];
+        mounts.push(match self.stacked {
+            true => bind(self.workspace, Path::new("/home/sandbox"), &home)?,
+            false => self.bind_writable(self.workspace, "/home/sandbox", &home)?,
+        });
         Ok(mounts)
     }
 

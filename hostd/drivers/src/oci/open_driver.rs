@@ -21,7 +21,11 @@ use super::{
     signed_badge::InstanceSigner,
     uid_ranges::UidRanges,
 };
-use crate::local::{local_driver::LocalDriver, resizes::Resizes};
+use crate::local::{
+    local_driver::LocalDriver,
+    resizes::Resizes,
+    snapshots::{SnapshotMethodSetting, Snapshots},
+};
 use hostd_core::PidNamespace;
 use hostd_images::{RegistryAllowlist, RegistryClient};
 use hostd_net::outbound::OutboundConnector;
@@ -62,6 +66,8 @@ pub struct OciConfig {
     /// Directory of coding agents, mounted read-only into every sandbox while it exists.
     pub agents: Option<PathBuf>,
     pub quota: QuotaSettings,
+    /// How snapshots are taken.
+    pub snapshots: SnapshotMethodSetting,
     /// Pulls images that the store does not have.
     pub pulls: PullSettings,
     /// Directory of the templates of workspaces; `templates` in the data directory unless given.
@@ -148,6 +154,7 @@ struct DriverSetup {
     filter: String,
     nofile: u64,
     quota: Arc<Quota>,
+    snapshots: Arc<Snapshots>,
 }
 
 impl DriverSetup {
@@ -174,8 +181,9 @@ impl DriverSetup {
         let images = ImageStore::open(&layout, &host, config.agents.clone())?;
         let filter = seccomp::bpf_base64().map_err(|error| unavailable(&format!("could not {error}")))?;
         let quota = Arc::new(Quota::open(&layout, &config.quota, None));
+        let snapshots = Arc::new(Snapshots::open(&layout, config.snapshots, true)?);
         let nofile = nofile_limit()?;
-        Ok(Self { layout, hierarchies, pid_namespace, images, runtimed, filter, nofile, quota })
+        Ok(Self { layout, hierarchies, pid_namespace, images, runtimed, filter, nofile, quota, snapshots })
     }
 
     async fn try_profile(
@@ -227,6 +235,7 @@ impl DriverSetup {
             nofile: self.nofile,
             dialer: SandboxDialer::start().map_err(failed("start the dialer"))?,
             quota: Arc::clone(&self.quota),
+            snapshots: Arc::clone(&self.snapshots),
             templates: self.layout.templates(config.templates.as_deref()),
             resizes: Resizes::default(),
             oom_kills_seen: Mutex::new(HashMap::new()),
@@ -282,6 +291,7 @@ impl DriverSetup {
         let mut warnings: Vec<String> = tried.iter().map(|what| format!("not used: {what}")).collect();
         warnings.extend(host_checks::host_warnings(self.nofile));
         warnings.extend(self.quota.warnings());
+        warnings.extend(self.snapshots.warnings());
         if std::fs::read_to_string("/proc/self/oom_score_adj").is_ok_and(|text| text.trim().starts_with('-'))
         {
             warnings.push("hostd has a negative oom_score_adj, and sandboxes inherit it".to_owned());

@@ -34,3 +34,4 @@ pub use metrics::EgressMetrics;
 pub use profiles::{Profiles, ProfilesError};
 pub use proxy::{Egress, EgressParts, ProxyResponse};
 pub use sandbox_egress::SandboxEgress;
+pub use tracked_connection::Direction;

@@ -3,11 +3,12 @@
 //! In a layer, owners and modes are kept as they are, set-id bits too: layers lie below a directory that only root may
 //! enter, and are mounted `nosuid`. An id that no sandbox has becomes `nobody`, and the file loses its set-id bits.
 //! Of extended attributes, capabilities and those of users are kept; what steers overlayfs or a security module is not.
+//! The home of a sandbox has no set-id files and no capabilities: it is not known who made the archive.
 
 use super::{Refusal, UnpackError};
 use crate::{
     limits::{ENTRY_NAME_MAX_BYTES, ENTRY_XATTRS_MAX_BYTES, OWNER_ID_MAX},
-    tar_reader::{Member, Mtime, Xattr},
+    tar_reader::{Member, MemberKind, Mtime, Xattr},
 };
 use rustix::{
     fs::{AtFlags, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags, chownat, fchmod, fchown, fsetxattr},
@@ -20,6 +21,7 @@ const NOBODY: u32 = 65_534;
 /// Set-id bits, and writing by every user.
 const PLAIN_MASK: u32 = 0o6002;
 const SET_ID: u32 = 0o6000;
+const SET_USER_ID: u32 = 0o4000;
 const CAPABILITY: &[u8] = b"security.capability";
 const OF_USERS: &[u8] = b"user.";
 const OF_OVERLAY: &[u8] = b"user.overlay.";
@@ -29,6 +31,9 @@ const OF_OVERLAY: &[u8] = b"user.overlay.";
 pub enum TreeForm {
     /// A lower directory of overlayfs, with whiteouts, owners, modes and extended attributes.
     Layer,
+    /// The home of a sandbox: as a layer, but no name means anything. Without set-id files and capabilities; directories
+    /// that the archive does not list belong to `owner`.
+    Home { owner: u32 },
     /// Files, directories and links that belong to root, without set-id bits and extended attributes.
     Plain,
 }
@@ -53,9 +58,16 @@ impl<'a> Attributes<'a> {
         let id = |id: u64| u32::try_from(id).ok().filter(|id| *id <= OWNER_ID_MAX);
         let (uid, gid) = (id(member.uid), id(member.gid));
         let is_owner_replaced = uid.is_none() || gid.is_none();
-        let mode = if is_owner_replaced { member.mode & !SET_ID } else { member.mode };
+        let is_home = matches!(form, TreeForm::Home { .. });
+        let mask = match (is_owner_replaced, is_home) {
+            // The set-group-id bit of a directory gives its group to what is made in it, and no rights.
+            (false, true) if member.kind == MemberKind::Directory => SET_USER_ID,
+            (true, _) | (_, true) => SET_ID,
+            (false, false) => 0,
+        };
         let owner = Some((uid.unwrap_or(NOBODY), gid.unwrap_or(NOBODY)));
-        Ok(Self { owner, mode, mtime, xattrs: kept_xattrs(&member.xattrs)?, is_owner_replaced })
+        let xattrs = kept_xattrs(&member.xattrs, !is_home)?;
+        Ok(Self { owner, mode: member.mode & !mask, mtime, xattrs, is_owner_replaced })
     }
 
     pub fn is_set_id(&self) -> bool {
@@ -99,7 +111,8 @@ pub fn timestamps(mtime: Mtime) -> Timestamps {
     Timestamps { last_access: time, last_modification: time }
 }
 
-fn kept_xattrs(xattrs: &[Xattr]) -> Result<Vec<&Xattr>, Refusal> {
+fn kept_xattrs(xattrs: &[Xattr], with_capabilities: bool) -> Result<Vec<&Xattr>, Refusal> {
+    let is_kept = |name: &[u8]| is_kept(name) && (with_capabilities || name != CAPABILITY);
     let kept: Vec<_> = xattrs.iter().filter(|(name, _)| is_kept(name)).collect();
     if kept.iter().any(|(name, _)| name.len() > ENTRY_NAME_MAX_BYTES || name.contains(&0)) {
         return Err(Refusal::XattrInvalid);
@@ -135,9 +148,12 @@ mod tests {
             assert_eq!(is_kept(name.as_bytes()), kept, "{name}");
         }
         let large = vec![(b"user.a".to_vec(), vec![0; 2000]), (b"user.b".to_vec(), vec![0; 2000])];
-        assert_eq!(kept_xattrs(&large), Err(Refusal::XattrsTooLarge));
+        assert_eq!(kept_xattrs(&large, true), Err(Refusal::XattrsTooLarge));
         let dropped = vec![(b"trusted.a".to_vec(), vec![0; 9000])];
-        assert_eq!(kept_xattrs(&dropped), Ok(vec![]));
-        assert_eq!(kept_xattrs(&[(b"user.a\0b".to_vec(), vec![])]), Err(Refusal::XattrInvalid));
+        assert_eq!(kept_xattrs(&dropped, true), Ok(vec![]));
+        let capability = vec![(CAPABILITY.to_vec(), vec![1])];
+        assert_eq!(kept_xattrs(&capability, true), Ok(vec![&capability[0]]));
+        assert_eq!(kept_xattrs(&capability, false), Ok(vec![]));
+        assert_eq!(kept_xattrs(&[(b"user.a\0b".to_vec(), vec![])], true), Err(Refusal::XattrInvalid));
     }
 }

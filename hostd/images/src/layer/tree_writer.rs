@@ -66,7 +66,7 @@ impl TreeWriter {
         let path = EntryPath::parse(&member.name).map_err(refused)?;
         let meaning = match self.form {
             TreeForm::Layer => path.layer_meaning().map_err(refused)?,
-            TreeForm::Plain => path.plain_meaning(),
+            TreeForm::Home { .. } | TreeForm::Plain => path.plain_meaning(),
         };
         match meaning {
             Meaning::Root => self.write_root(member),
@@ -77,6 +77,15 @@ impl TreeWriter {
                 self.counts.skipped += 1;
                 Ok(())
             }
+        }
+    }
+
+    /// The bytes that a member takes of a quota. The holes of a file count, but for the home of a sandbox: it may have had
+    /// them before, and they take no space.
+    pub fn counted_bytes(&self, member: &Member) -> u64 {
+        match (self.form, &member.sparse) {
+            (TreeForm::Home { .. }, Some(parts)) => parts.iter().map(|part| part.bytes).sum(),
+            (TreeForm::Home { .. } | TreeForm::Layer | TreeForm::Plain, Some(_) | None) => member.size,
         }
     }
 

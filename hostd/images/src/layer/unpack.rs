@@ -3,7 +3,7 @@
 use super::{UnpackError, attributes::TreeForm, read_ahead::with_read_ahead, tree_writer::TreeWriter};
 use crate::{
     Digest,
-    tar_reader::{TarError, TarReader},
+    tar_reader::{Member, TarError, TarReader},
     tree_quota::TreeQuota,
 };
 use std::{
@@ -84,13 +84,24 @@ fn unpack_members(
     quota: &mut TreeQuota,
 ) -> Result<TreeCounts, UnpackError> {
     let mut archive = TarReader::new(source);
-    let mut tree = TreeWriter::open(to, form)?;
-    let mut position = 0;
-    while let Some(member) = archive.next()? {
+    let first = archive.next()?;
+    write_members(archive, first, TreeWriter::open(to, form)?, quota)
+}
+
+/// Writes the member whose header was read last, and all that follow.
+pub(super) fn write_members<R: BufRead>(
+    mut archive: TarReader<R>,
+    first: Option<Member>,
+    mut tree: TreeWriter,
+    quota: &mut TreeQuota,
+) -> Result<TreeCounts, UnpackError> {
+    let (mut next, mut position) = (first, 0);
+    while let Some(member) = next {
         quota.take_archive(archive.position() - position)?;
         position = archive.position();
-        quota.take(member.size)?;
+        quota.take(tree.counted_bytes(&member))?;
         tree.write(&member, &mut archive)?;
+        next = archive.next()?;
     }
     archive.finish()?;
     tree.finish()

@@ -8,6 +8,7 @@ use tokio_rustls::{
     client::TlsStream,
     rustls::{ClientConfig, RootCertStore, pki_types::ServerName},
 };
+use tokio_util::either::Either;
 
 /// Timeouts of a DNS lookup, of connecting to one address, and of a TLS handshake.
 const LOOKUP_MAX: Duration = Duration::from_secs(10);
@@ -19,6 +20,9 @@ const TIMED_OUT: &str = "timed out";
 const ADDRESSES_RESOLVED_MAX: usize = 16;
 /// Addresses that are connected to, one after the other.
 const ADDRESSES_TRIED_MAX: usize = 4;
+
+/// A connection with TLS or without.
+pub type OutboundStream = Either<TcpStream, TlsStream<TcpStream>>;
 
 #[derive(Clone)]
 pub struct OutboundConnector {

@@ -4,5 +4,5 @@
 mod connector;
 mod dns;
 
-pub use connector::{OutboundConnector, OutboundError};
+pub use connector::{OutboundConnector, OutboundError, OutboundStream};
 pub use dns::DnsResolver;

@@ -12,7 +12,7 @@ use axum::body::Body;
 use files::{SandboxUser, UserGuard, Workspace};
 use hostd_core::TransitionRefused;
 use hostd_drivers::{
-    WorkspaceAccess,
+    OpenWorkspace, WorkspaceAccess,
     control::{ControlError, FilesConnectionError},
 };
 use hostd_net::keyed_limiter::{InUse, KeyedLimiter, KeyedPermit};
@@ -122,7 +122,7 @@ async fn perform_where_they_are(
         false => driver.open_workspace(&sandbox.id).await?,
     };
     match access {
-        WorkspaceAccess::Here(top) => on_thread(api, sandbox, top, request, body).await,
+        WorkspaceAccess::Here(workspace) => on_thread(api, sandbox, workspace, request, body).await,
         WorkspaceAccess::Inside => in_sandbox(api, sandbox, &request, body).await,
         WorkspaceAccess::Missing => {
             let message = "the sandbox has no files yet: it was never started";
@@ -133,7 +133,7 @@ async fn perform_where_they_are(
 
 /// Refuses content while the disk of the host is low: it could fill the disk of a sandbox that nothing can stop, since it
 /// does not run. Deleting is always allowed.
-fn check_disk(api: &Api) -> Result<(), CallError> {
+pub fn check_disk(api: &Api) -> Result<(), CallError> {
     match api.disk.level() {
         DiskLevel::Ok => Ok(()),
         DiskLevel::Low | DiskLevel::Full => Err(FleetError::DiskFull(api.disk.state()).into()),
@@ -143,7 +143,7 @@ fn check_disk(api: &Api) -> Result<(), CallError> {
 async fn on_thread(
     api: &Api,
     sandbox: &SandboxRecord,
-    top: OwnedFd,
+    workspace: OpenWorkspace,
     request: FilesRequest,
     body: Body,
 ) -> Result<FilesAnswer, CallError> {
@@ -151,7 +151,7 @@ async fn on_thread(
     let watches = matches!(request, FilesRequest::Watch { .. });
     let pipe = watches.then(std::io::pipe).transpose().map_err(|error| CallError::internal(&error))?;
     let (hung_up, hang_up) = pipe.unzip();
-    let side = start(api.files.threads(), top, request, hung_up);
+    let side = start(api.files.threads(), workspace, request, hung_up);
     let RequestSide { body: parts, reply, data: received } = side;
     let data = ResponseData::Thread(ThreadData { parts: received, _hang_up: hang_up, _permit: permit });
     let mut body = body;
@@ -181,10 +181,17 @@ async fn on_thread(
 }
 
 /// Starts a verb on a thread of its own.
-fn start(threads: &Handle, top: OwnedFd, request: FilesRequest, hung_up: Option<PipeReader>) -> RequestSide {
+fn start(
+    threads: &Handle,
+    workspace: OpenWorkspace,
+    request: FilesRequest,
+    hung_up: Option<PipeReader>,
+) -> RequestSide {
     let (mut exchange, side) = thread_exchange::channel(hung_up);
     threads.spawn_blocking(move || {
+        let OpenWorkspace { top, lease } = workspace;
         let done = as_user(top, &request, &mut exchange);
+        drop(lease);
         exchange.finish(done);
     });
     side

@@ -12,7 +12,7 @@ mod entries;
 mod failure;
 mod links;
 mod params;
-mod request_feed;
+pub(super) mod request_feed;
 mod response_data;
 mod routes;
 mod safe_headers;
@@ -23,7 +23,7 @@ mod views;
 mod watch;
 mod watch_stream;
 
-pub use backend::FilesBackend;
+pub use backend::{FilesBackend, check_disk};
 pub use routes::all as routes;
 pub use signed::authenticate as authenticate_signature;
 pub use watch::FileWatches;

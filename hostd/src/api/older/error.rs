@@ -63,6 +63,7 @@ fn status_of(code: ApiErrorCode) -> (StatusCode, Option<&'static str>) {
         | Code::Unsupported
         | Code::NoModel
         | Code::KeyRefused
+        | Code::GitFailed
         | Code::OutsideWorkspace
         | Code::PreconditionFailed
         | Code::RangeNotSatisfiable
@@ -76,6 +77,8 @@ fn status_of(code: ApiErrorCode) -> (StatusCode, Option<&'static str>) {
         }
         Code::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, None),
         Code::Conflict
+        | Code::NoCheckpoint
+        | Code::TaskRunning
         | Code::ScopeTaken
         | Code::NameTaken
         | Code::Asleep

@@ -11,11 +11,17 @@ use super::super::{
     },
     permissions, task_agent, task_request,
 };
-use hostd_core::{PREVIEW_PATH_MAX_BYTES, QUOTA_CPUS_MAX, QUOTA_LIMIT_MAX, egress, limits};
+use hostd_core::{
+    BRANCH_MAX_BYTES, PREVIEW_PATH_MAX_BYTES, QUOTA_CPUS_MAX, QUOTA_LIMIT_MAX, REMOTE_MAX_BYTES, egress,
+    limits,
+};
 use hostd_models::limits as models;
 use protocol::{
     HOSTD_PORT_IN_SANDBOX, Health,
-    api::{QuotaResource, SECRET_VALUE_MAX_BYTES, ScopeKind},
+    api::{
+        GIT_AUTHOR_MAX_BYTES, GIT_MESSAGE_MAX_BYTES, GIT_PATH_MAX_BYTES, GIT_PATHS_MAX, QuotaResource,
+        SECRET_VALUE_MAX_BYTES, ScopeKind,
+    },
     limits as shared,
 };
 use serde_json::{Map, Value, json};
@@ -45,6 +51,18 @@ const VISIBLE: &str = "^[!-~]*$";
 const TEXT: &str = "^[^\\u0000]*[^\\s\\u0000][^\\u0000]*$";
 const HTTP_PATH: &str = "^/[!-~]*$";
 const BELOW: &str = "^(?!/)(?!(.*/)?\\.\\.(/|$))[^\\u0000]*[^\\s\\u0000][^\\u0000]*$";
+/// A path below the app directory, and its bytes.
+const APP_PATH: &str = "^(?!/)(?!([^\\u0000]*/)?\\.{1,2}(/|$))(?![^\\u0000]*//)[^\\u0000]+$";
+const BASE64: &str = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$";
+/// A part of an author: not only spaces, no control characters, no < and >.
+const GIT_AUTHOR: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f<>]*[^\\s\\u0000-\\u001f\\u007f-\\u009f<>][^\\u0000-\\u001f\\u007f-\\u009f<>]*$";
+/// The name of a branch or another revision, as far as a pattern says it.
+const GIT_BRANCH: &str = "^(?!-)[^\\s\\u0000-\\u001f\\u007f~^:?*\\[\\\\]+$";
+/// The address of a repository, as far as a pattern says it: no user and password.
+const GIT_ADDRESS: &str = "^(?!-)(?![Hh][Tt][Tt][Pp][Ss]?://[^/]*@)[!-~]+$";
+/// A shell by its absolute path or name.
+const SHELL: &str = "^(/[^\\u0000-\\u001f\\u007f-\\u009f]*|sh|bash|dash|ash|zsh|ksh|fish)$";
+const CLONE_DIR: &str = "^(?!(.*/)?\\.\\.(/|$))(/home/sandbox/)?[^/\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
 const MODEL_NAME: &str = "^[!$&->@-\\[\\]-~]+$";
 const SIGNAL: &str = "^(([Ss][Ii][Gg])?(HUP|INT|QUIT|ILL|TRAP|ABRT|BUS|FPE|KILL|USR1|SEGV|USR2|PIPE|ALRM|TERM|STKFLT|\
     CHLD|CONT|STOP|TSTP|TTIN|TTOU|URG|XCPU|XFSZ|VTALRM|PROF|WINCH|IO|PWR|SYS)|[1-9]|[12][0-9]|3[01])$";
@@ -86,6 +104,8 @@ fn rows() -> Vec<Row> {
         models_and_budgets(),
         quotas(),
         egress_and_links(),
+        git(),
+        provisioning(),
         older(),
     ]
     .concat()
@@ -164,6 +184,14 @@ fn sandboxes() -> Vec<Row> {
         ("LimitsSpec", "cpus", json!({"minimum": limits::CPUS_MIN, "maximum": CPUS_MAX})),
         ("LimitsSpec", "pids", whole(limits::PIDS_MIN, limits::PIDS_MAX)),
         ("Seed", "template", pattern(&format!("^[a-z0-9-]{{1,{}}}$", limits::TEMPLATE_NAME_MAX_BYTES))),
+        ("Seed", "", json!({"oneOf": [{"required": ["template"]}, {"required": ["snapshot"]}]})),
+        ("SnapshotCreate", "name", title()),
+        ("SnapshotCreate", "excludes", json!({"maxItems": limits::SNAPSHOT_EXCLUDES_MAX})),
+        ("SnapshotCreate", "excludes[]", text(1, limits::SNAPSHOT_EXCLUDE_MAX_BYTES, BELOW)),
+        ("SnapshotFork", "name", title()),
+        ("SnapshotFork", "metadata", metadata()),
+        ("SnapshotFork", "env", env(limits::ENV_MAX_COUNT)),
+        ("SnapshotFork", "ttl", duration(limits::TTL_MAX_MS)),
         ("LimitsSpec", "disk_mb", whole(limits::DISK_MIN_MB, DISK_MAX_MB)),
         ("LimitsChange", "memory_mb", whole(limits::MEMORY_MIN_MB, MEMORY_MAX_MB)),
         ("LimitsChange", "cpus", json!({"minimum": limits::CPUS_MIN, "maximum": CPUS_MAX})),
@@ -327,6 +355,8 @@ fn tasks() -> Vec<Row> {
         ("Permissions", "rules", json!({"maxItems": task_agent::RULES_MAX})),
         ("PermissionRule", "tool", words()),
         ("PermissionRule", "about", words()),
+        ("TaskRevert", "path", text(1, limits::CHANGED_PATH_MAX_BYTES, APP_PATH)),
+        ("TaskRevert", "path_base64", text(1, 2 * limits::CHANGED_PATH_MAX_BYTES, BASE64)),
         ("PermissionAnswer", "decision", json!({"$ref": null, "type": "string", "enum": ["allow", "deny"]})),
         ("PermissionAnswer", "option", text(1, permissions::OPTION_MAX_BYTES, NO_NUL)),
     ]
@@ -402,6 +432,51 @@ fn egress_and_links() -> Vec<Row> {
         rows.push((schema, "profile", pattern(NAME_PATTERN)));
     }
     rows
+}
+
+fn git() -> Vec<Row> {
+    let path = || text(1, GIT_PATH_MAX_BYTES, NO_NUL);
+    let author = || text(1, GIT_AUTHOR_MAX_BYTES, GIT_AUTHOR);
+    let branch = || text(1, BRANCH_MAX_BYTES, GIT_BRANCH);
+    vec![
+        ("GitCommitCreate", "message", text(1, GIT_MESSAGE_MAX_BYTES, TEXT)),
+        ("GitCommitCreate", "paths", json!({"maxItems": GIT_PATHS_MAX})),
+        ("GitCommitCreate", "paths[]", path()),
+        ("GitCommitCreate", "dir", path()),
+        ("GitAuthor", "name", author()),
+        ("GitAuthor", "email", author()),
+        ("GitBranchCreate", "name", branch()),
+        ("GitBranchCreate", "from", branch()),
+        ("GitBranchCreate", "dir", path()),
+        ("GitPush", "remote", text(1, REMOTE_MAX_BYTES, VISIBLE)),
+        ("GitPush", "branch", branch()),
+        ("GitPush", "dir", path()),
+        ("GitFetch", "remote", text(1, REMOTE_MAX_BYTES, VISIBLE)),
+        ("GitFetch", "dir", path()),
+        ("GitAuth", "secret", pattern(SECRET_NAME)),
+    ]
+}
+
+fn provisioning() -> Vec<Row> {
+    let branch = || text(1, BRANCH_MAX_BYTES, GIT_BRANCH);
+    let address = || text(1, REMOTE_MAX_BYTES, GIT_ADDRESS);
+    vec![
+        ("SetupSpec", "steps", json!({"maxItems": limits::SETUP_STEPS_MAX})),
+        ("SetupStepSpec", "name", text(1, limits::SETUP_NAME_MAX_CHARS, TITLE)),
+        ("SetupStepSpec", "run", text(1, limits::SETUP_RUN_MAX_BYTES, TEXT)),
+        ("SetupStepSpec", "shell", text(1, limits::SETUP_PATH_MAX_BYTES, SHELL)),
+        ("SetupStepSpec", "dir", text(1, limits::SETUP_PATH_MAX_BYTES, NO_NUL)),
+        ("SetupStepSpec", "env", env(limits::ENV_MAX_COUNT)),
+        ("SetupStepSpec", "timeout", duration(limits::SETUP_TIMEOUT_MAX_MS)),
+        ("SourceSpec", "url", address()),
+        ("SourceSpec", "ref", branch()),
+        ("SourceSpec", "depth", whole(1, u64::from(limits::SOURCE_DEPTH_MAX))),
+        ("SourceSpec", "dir", text(1, limits::SETUP_PATH_MAX_BYTES, CLONE_DIR)),
+        ("SourceAuth", "secret", pattern(SECRET_NAME)),
+        ("DotfilesSpec", "url", address()),
+        ("DotfilesSpec", "ref", branch()),
+        ("DotfilesSpec", "archive", text(4, limits::DOTFILES_ARCHIVE_MAX_BYTES.div_ceil(3) * 4, BASE64)),
+    ]
 }
 
 fn older() -> Vec<Row> {

@@ -16,11 +16,13 @@ pub const BEARER: &str = "bearer";
 pub const SIGNATURE: &str = "signature";
 
 /// Tags of operations, with descriptions.
-pub const TAGS: [(&str, &str); 19] = [
+pub const TAGS: [(&str, &str); 21] = [
     ("sandboxes", "Sandboxes and their lifecycle"),
     ("tasks", "Coding tasks of agents in a sandbox"),
     ("execs", "Commands and terminals in a sandbox"),
     ("files", "Files of a workspace"),
+    ("snapshots", "Snapshots of the files of a sandbox, and sandboxes made from them"),
+    ("git", "Git repositories in a sandbox, with credentials that stay outside it"),
     ("services", "Processes of a sandbox that should keep running"),
     ("previews", "Links to private previews"),
     ("egress", "Network access of sandboxes"),
@@ -179,7 +181,7 @@ fn parameters(route: &Route) -> Vec<Value> {
 /// The schema of a path parameter.
 fn named(path: &str, name: &str) -> Value {
     match name {
-        "id" | "token" | "link" | "pull" => ParamKind::Id.schema(),
+        "id" | "token" | "link" | "pull" | "snapshot" => ParamKind::Id.schema(),
         "exec" | "task" | "service" => ParamKind::Name.schema(),
         "port" => {
             json!({"type": "integer", "minimum": 1, "maximum": u16::MAX, "not": {"const": HOSTD_PORT_IN_SANDBOX}})
@@ -212,12 +214,14 @@ fn tag(path: &str) -> &'static str {
         "tasks" | "warm" => "tasks",
         "execs" | "terminals" => "execs",
         "files" | "file-links" => "files",
+        "git" => "git",
         "services" => "services",
         "preview-links" => "previews",
         "egress" | "egress-profiles" => "egress",
         "events" => "events",
         "agents" => "agents",
         "models" | "model-providers" | "budgets" => "models",
+        "snapshots" => "snapshots",
         "quota" | "quotas" => "quotas",
         "tokens" => "tokens",
         "secrets" => "secrets",

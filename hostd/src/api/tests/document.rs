@@ -53,7 +53,8 @@ fn an_operation_has_an_id_a_tag_and_responses() {
         "get", "list", "create", "update", "delete", "put", "replace", "start", "stop", "restart", "pause",
         "resume", "recreate", "keep", "set", "ensure", "cancel", "read", "write", "signal", "resize",
         "attach", "warm", "answer", "revoke", "import", "stat", "make", "move", "copy", "head", "search",
-        "download", "upload", "watch", "reap", "older",
+        "download", "upload", "watch", "reap", "older", "verify", "restore", "fork", "export", "revert",
+        "push", "fetch",
     ];
     let mut names = BTreeSet::new();
     for (at, operation) in operations() {

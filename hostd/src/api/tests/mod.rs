@@ -145,7 +145,8 @@ impl ApiFixture {
         let models =
             Models::load(store.clone(), dir.path(), BudgetBounds::default()).await.expect("nothing is there");
         let (gateway, egress) = fixture::gateway_and_egress(&previews, &store, &models).await;
-        let inside = InsideServer::new(previews.clone(), gateway.clone(), egress.clone());
+        let git = fixture::git_gateway(&store, dir.path());
+        let inside = InsideServer::new(previews.clone(), gateway.clone(), git.clone(), egress.clone());
         let links = PreviewLinks::new(store.clone(), PassSigner::new(&[7; 32], previews.clone()));
         let (timing, agents) = (Timing::default(), Agents::default());
         let (disk, clock) = (fixture::endless(dir.path()), Clock::new());
@@ -159,6 +160,7 @@ impl ApiFixture {
             agents: agents.clone(),
             disk: disk.clone(),
             targets: PreviewTargets::default(),
+            snapshot_retention: hostd_store::SnapshotRetention::default(),
             clock,
         };
         let fleet = Fleet::open(parts).await.expect("a fleet");
@@ -186,6 +188,7 @@ impl ApiFixture {
             agents,
             models,
             gateway,
+            git,
             egress,
             disk,
             clock,

@@ -2,11 +2,13 @@
 
 use crate::{
     agents::Agents,
+    git::{GitGateway, GitSettings},
     inside::InsideServer,
     reconcile::{Fleet, FleetParts, Timing},
 };
 use hostd_core::{
-    BudgetBounds, Defaults, DiskThresholds, Previews, Scheme, State, blueprint, egress::Exceptions,
+    BudgetBounds, Defaults, DiskThresholds, Previews, Provisioning, Scheme, State, blueprint,
+    egress::Exceptions,
 };
 use hostd_drivers::{Drivers, fake::FakeDriver, host_memory::HostMemory};
 use hostd_edge::{
@@ -15,7 +17,7 @@ use hostd_edge::{
 };
 use hostd_models::{Models, gateway::Gateway};
 use hostd_net::outbound::{DnsResolver, OutboundConnector};
-use hostd_store::{Clock, NewSandbox, Secret, Store, disk_space::DiskSpace};
+use hostd_store::{Clock, NewSandbox, Secret, Secrets, Store, disk_space::DiskSpace};
 use protocol::api::{Label, Network, Owner, SandboxId, SandboxSpec, Visibility};
 use std::{path::Path, sync::Arc};
 
@@ -62,10 +64,22 @@ pub(crate) async fn open_on(drivers: Drivers, directory: &Path, timing: Timing, 
     };
     let models =
         Models::load(store.clone(), directory, BudgetBounds::default()).await.expect("nothing is there");
-    let inside = inside(previews, &store, &models).await;
+    let inside = inside(previews, (&store, directory), &models).await;
     let (disk, agents) = (endless(directory), Agents::default());
     let (targets, clock) = (PreviewTargets::default(), Clock::new());
-    let parts = FleetParts { store, drivers, timing, inside, models, agents, disk, memory, targets, clock };
+    let parts = FleetParts {
+        store,
+        drivers,
+        timing,
+        inside,
+        models,
+        agents,
+        disk,
+        memory,
+        targets,
+        snapshot_retention: hostd_store::SnapshotRetention::default(),
+        clock,
+    };
     Fleet::open(parts).await.expect("the fleet opens")
 }
 
@@ -74,9 +88,21 @@ pub(crate) fn endless(directory: &Path) -> DiskSpace {
     DiskSpace::with(directory, DiskThresholds { floor_bytes: 0, reserve_bytes: 0, journal_bytes: 0 })
 }
 
-async fn inside(previews: Previews, store: &Store, models: &Models) -> InsideServer {
+async fn inside(previews: Previews, (store, directory): (&Store, &Path), models: &Models) -> InsideServer {
     let (gateway, egress) = gateway_and_egress(&previews, store, models).await;
-    InsideServer::new(previews, gateway, egress)
+    InsideServer::new(previews, gateway, git_gateway(store, directory), egress)
+}
+
+/// A git gateway for which no name resolves.
+pub(crate) fn git_gateway(store: &Store, directory: &Path) -> GitGateway {
+    let nowhere = OutboundConnector::with_resolver(DnsResolver::fixed(|_| Vec::new()));
+    GitGateway::new(
+        store.clone(),
+        Secrets::new(store.clone(), directory),
+        nowhere,
+        Clock::new(),
+        GitSettings { known_hosts: directory.join("known_hosts"), ..GitSettings::default() },
+    )
 }
 
 /// A gateway and an egress proxy for which no name resolves.
@@ -122,6 +148,8 @@ pub(crate) fn new_sandbox(fleet: &Fleet, number: u64, spec: &SandboxSpec) -> New
         blueprint: Arc::new(blueprint),
         metadata: Default::default(),
         env: Secret(environment),
+        dotfiles: None,
+        provisioning: Provisioning::default(),
         state: State::new(now_ms + fleet.timing().up_ms),
         created_ms: now_ms,
         expires_ms: None,

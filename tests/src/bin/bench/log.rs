@@ -61,6 +61,8 @@ async fn store_with_task(path: &Path) -> Result<(Store, i64)> {
         blueprint: blueprint.into(),
         metadata: BTreeMap::new(),
         env: Secret::default(),
+        dotfiles: None,
+        provisioning: hostd_core::Provisioning::default(),
         state: State::new(1),
         created_ms: 1,
         expires_ms: None,

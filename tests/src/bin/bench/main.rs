@@ -2,6 +2,7 @@
 //! Absolute times prove nothing on a busy machine; the ratio is what counts.
 
 mod bare_crun;
+mod checkpoint;
 mod counting_viewer;
 mod docker;
 mod docker_port;
@@ -20,6 +21,7 @@ mod outgoing;
 mod plain_sse;
 mod quota;
 mod row;
+mod snapshots;
 mod start;
 mod tasks;
 mod terminal;
@@ -75,11 +77,13 @@ async fn run(wanted: Vec<String>) -> Result<()> {
     measure!("follow", follow::rows());
     measure!("start", start::rows());
     measure!("tasks", tasks::rows());
+    measure!("checkpoint", checkpoint::rows());
     measure!("footprint", footprint::rows());
     measure!("events", events::rows());
     measure!("log", log::rows());
     measure!("quota", quota::rows());
     measure!("images", images::rows());
+    measure!("snapshots", snapshots::rows());
     measure!("files", files::rows());
     measure!("terminal", terminal::rows());
     measure!("tls", tls::rows());

@@ -36,6 +36,8 @@ fn sandbox(number: usize, tenant: usize) -> Result<NewSandbox> {
         blueprint: Blueprint::bare("oci", limits).into(),
         metadata: BTreeMap::new(),
         env: Secret::default(),
+        dotfiles: None,
+        provisioning: hostd_core::Provisioning::default(),
         state: State::new(1),
         created_ms: 1,
         expires_ms: None,

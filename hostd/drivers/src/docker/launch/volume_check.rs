@@ -31,7 +31,7 @@ impl DockerInner {
     }
 
     pub(super) async fn check_volume(&self, sandbox: &SandboxId, init: &Init) -> Result<(), DriverError> {
-        if !self.layout.volume(sandbox).exists() {
+        if !self.workspaces().is_mounted(sandbox) {
             return Ok(());
         }
         let workspace = std::fs::symlink_metadata(self.layout.workspace(sandbox));

@@ -36,6 +36,7 @@ impl ImageError {
             error @ (DriverError::Refused { .. }
             | DriverError::ImageMissing { .. }
             | DriverError::NameTaken { .. }
+            | DriverError::Conflict { .. }
             | DriverError::Failed { .. }
             | DriverError::TimedOut { .. }
             | DriverError::Damaged { .. }

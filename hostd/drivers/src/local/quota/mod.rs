@@ -21,4 +21,6 @@ pub use choice::{QuotaChoice, QuotaMeans};
 pub use policy::{Quota, QuotaSettings};
 pub use probe::PROBE_MOUNT;
 pub use project::{assign, project_usage, release, tagged_project};
-pub use volume::{allocate, detach, flush, format, mount, unmount, volume_bytes};
+pub use volume::{
+    allocate, detach, flush, format, is_mount_point, make_mount_point, mount, unmount, volume_bytes,
+};

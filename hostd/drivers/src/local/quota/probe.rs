@@ -1,7 +1,7 @@
 //! Probes of the means: each is tried as it will be used, on the file system of the data directory. A kernel that
 //! counts, but does not enforce, says nothing by itself.
 
-use super::{project, project_ioctl, volume};
+use super::{super::capabilities, project, volume};
 use nix::errno::Errno;
 use std::{
     fs::File,
@@ -58,7 +58,7 @@ pub fn project(trash: &Path) -> Result<(), String> {
 }
 
 fn overfill(path: &Path) -> io::Result<()> {
-    project_ioctl::drop_quota_override()?;
+    capabilities::drop_quota_override()?;
     let mut file = File::create(path)?;
     for _ in 0..2 * (PROBE_MB << 20) / PIECE.len() as u64 {
         file.write_all(&PIECE)?;

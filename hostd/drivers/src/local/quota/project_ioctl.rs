@@ -1,6 +1,6 @@
 //! System calls for projects of a file system and their quotas, which neither std nor nix have.
 
-#![allow(unsafe_code)] // ioctls, quotactl and capset
+#![allow(unsafe_code)] // ioctls and quotactl
 
 use nix::{
     errno::Errno,
@@ -23,8 +23,6 @@ const PRJQUOTA: libc::c_uint = 2;
 const Q_GETQUOTA: libc::c_uint = 0x80_0007;
 const Q_SETQUOTA: libc::c_uint = 0x80_0008;
 const QIF_LIMITS: u32 = 1 | 4;
-const CAP_SYS_RESOURCE: u32 = 24;
-const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 
 /// `struct fsxattr`
 #[repr(C)]
@@ -95,30 +93,6 @@ fn quotactl(
     Ok(())
 }
 
-/// Takes from this thread the right to exceed quotas, which root has on ext4.
-pub fn drop_quota_override() -> io::Result<()> {
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: libc::c_int,
-    }
-    #[repr(C)]
-    #[derive(Clone, Copy, Default)]
-    struct Sets {
-        effective: u32,
-        permitted: u32,
-        inheritable: u32,
-    }
-    let mut header = Header { version: CAPABILITY_VERSION_3, pid: 0 };
-    let mut sets = [Sets::default(); 2];
-    // SAFETY: the kernel reads the header and writes two sets, as version 3 says.
-    Errno::result(unsafe { libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()) })?;
-    sets[0].effective &= !(1 << CAP_SYS_RESOURCE);
-    // SAFETY: the kernel reads the header and two sets; they concern the calling thread only.
-    Errno::result(unsafe { libc::syscall(libc::SYS_capset, &raw mut header, sets.as_ptr()) })?;
-    Ok(())
-}
-
 /// Makes btrfs overwrite an empty file in place, so that space allocated to it stays enough. Best effort.
 pub fn overwrite_in_place(file: &File) {
     if !fstatfs(file).is_ok_and(|disk| disk.filesystem_type() == BTRFS_SUPER_MAGIC) {
@@ -140,19 +114,5 @@ mod tests {
     #[test]
     fn structures_are_as_large_as_the_kernels() {
         assert_eq!((size_of::<FileAttributes>(), size_of::<QuotaBlock>()), (28, 72));
-    }
-
-    #[test]
-    fn a_thread_gives_up_its_quota_override_alone() {
-        let effective = || {
-            let status = std::fs::read_to_string("/proc/thread-self/status").expect("there");
-            let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).expect("a line").trim();
-            u64::from_str_radix(line, 16).expect("a number")
-        };
-        let before = effective();
-        let inside = std::thread::spawn(move || drop_quota_override().map(|()| effective()));
-        let inside = inside.join().expect("no panic").expect("a thread may drop a capability");
-        assert_eq!(inside, before & !(1 << CAP_SYS_RESOURCE));
-        assert_eq!(effective(), before);
     }
 }

@@ -10,12 +10,13 @@ use super::{super::files::errno, loop_device};
 use nix::{
     dir::Dir,
     errno::Errno,
-    fcntl::{AtFlags, FallocateFlags, OFlag, fallocate},
+    fcntl::{FallocateFlags, OFlag, fallocate},
     mount::{MntFlags, MsFlags, umount2},
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::stat::{Mode, fchmod, fstatat},
     unistd::{UnlinkatFlags, syncfs, unlinkat},
 };
+use rustix::fs::{AtFlags, StatxAttributes, StatxFlags};
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read},
@@ -35,7 +36,9 @@ const JOURNAL_MB: u64 = 4;
 const EXT4_KEPT_MAX_BYTES: u64 = 16 << 20;
 /// Superblock, group descriptors and bitmaps of a small file system.
 const EXT4_FIXED_BYTES: u64 = 1 << 20;
+/// How long mkfs may take, and how much longer for each MiB of a volume, of which the content is copied.
 const MKFS_MAX_MS: u64 = 60_000;
+const MKFS_MAX_MS_PER_MB: u64 = 100;
 const MKFS_OUTPUT_MAX_BYTES: usize = 4096;
 const MKFS_PATHS: [&str; 3] = ["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4", "/usr/local/sbin/mkfs.ext4"];
 /// The mode of the top of a workspace.
@@ -76,15 +79,20 @@ pub fn format(mkfs: &Path, file: &Path, image: &File, content: &Path) -> io::Res
     command.args(["-J", &format!("size={JOURNAL_MB}"), "-O", "^resize_inode", "-E"]);
     command.arg(format!("lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner={ids}:{ids}"));
     command.arg("-d").arg(content).arg(file);
-    run(command)?;
+    run(command, mkfs_max(image.metadata()?.len()))?;
     image.sync_all()
 }
 
+fn mkfs_max(volume_bytes: u64) -> Duration {
+    Duration::from_millis(MKFS_MAX_MS.saturating_add((volume_bytes >> 20).saturating_mul(MKFS_MAX_MS_PER_MB)))
+}
+
 /// Runs a program to its end; its message is in the error.
-fn run(mut command: Command) -> io::Result<()> {
+fn run(mut command: Command, max: Duration) -> io::Result<()> {
     command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").stdin(Stdio::null());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
-    let output = match child.stderr.take().map_or(Ok(vec![]), read_until_closed) {
+    let read = |stderr: ChildStderr| read_until_closed(stderr, Instant::now() + max);
+    let output = match child.stderr.take().map_or(Ok(vec![]), read) {
         Ok(output) => output,
         Err(error) => {
             child.kill()?;
@@ -103,8 +111,7 @@ fn run(mut command: Command) -> io::Result<()> {
 }
 
 /// The output of a program, which closes it when it ends; bounded in time, and its start in size.
-fn read_until_closed(mut stderr: ChildStderr) -> io::Result<Vec<u8>> {
-    let deadline = Instant::now() + Duration::from_millis(MKFS_MAX_MS);
+fn read_until_closed(mut stderr: ChildStderr, deadline: Instant) -> io::Result<Vec<u8>> {
     let (mut output, mut piece) = (Vec::new(), [0; 1024]);
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -135,7 +142,7 @@ pub fn mount(volume: &Path, at: &Path) -> io::Result<u64> {
         }
         detach(at)?;
     }
-    super::super::files::make_dir(at, MOUNT_POINT_MODE)?;
+    make_mount_point(at)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     nix::mount::mount(Some(&device.path), at, Some("ext4"), flags, None::<&str>).map_err(errno)?;
     if let Err(error) = set_up(at) {
@@ -149,7 +156,8 @@ pub fn mount(volume: &Path, at: &Path) -> io::Result<u64> {
 fn set_up(top: &Path) -> io::Result<()> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let dir = Dir::open(top, flags, Mode::empty()).map_err(errno)?;
-    let new = fstatat(&dir, c"lost+found", AtFlags::AT_SYMLINK_NOFOLLOW).is_ok_and(|stat| stat.st_uid == 0);
+    let new = fstatat(&dir, c"lost+found", nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| stat.st_uid == 0);
     if !new {
         return Ok(());
     }
@@ -173,13 +181,12 @@ pub fn flush(at: &Path) -> io::Result<()> {
 
 /// Whether a file system is mounted at a directory; not when the directory does not exist.
 pub fn is_mount_point(path: &Path) -> io::Result<bool> {
-    let own = match std::fs::symlink_metadata(path) {
-        Ok(meta) => meta,
-        Err(error) if is_absent(&error) => return Ok(false),
-        Err(error) => return Err(error),
-    };
-    let parent = std::fs::symlink_metadata(path.parent().unwrap_or(Path::new("/")))?;
-    Ok(own.is_dir() && own.dev() != parent.dev())
+    // The device alone does not tell: a subvolume of btrfs has its own.
+    match rustix::fs::statx(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
+        Ok(found) => Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)),
+        Err(error) if is_absent(&error.into()) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Unmounts a volume that has no use, and removes its mount point; one in use stays.
@@ -208,6 +215,11 @@ pub fn detach(at: &Path) -> io::Result<()> {
     remove_mount_point(at)
 }
 
+/// Makes the empty directory that carries a mount.
+pub fn make_mount_point(at: &Path) -> io::Result<()> {
+    super::super::files::make_dir(at, MOUNT_POINT_MODE)
+}
+
 /// Removes the empty directory that carried a mount. A workspace has an owner other than root.
 fn remove_mount_point(at: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(at) {
@@ -228,6 +240,13 @@ fn is_absent(error: &io::Error) -> bool {
 mod tests {
     use super::*;
     use nix::sys::statvfs::statvfs;
+
+    #[test]
+    fn a_larger_volume_may_take_longer() {
+        let (small, large) = (mkfs_max(16 << 20), mkfs_max(100 << 30));
+        assert!((60..62).contains(&small.as_secs()), "{small:?}");
+        assert!(large.as_secs() > 10_000, "{large:?}");
+    }
 
     #[test]
     fn a_volume_has_the_room_that_was_asked_for_and_little_more() {

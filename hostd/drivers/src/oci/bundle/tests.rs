@@ -24,6 +24,7 @@ mod config {
             group: &group,
             memory_bytes: 512 << 20,
             idmapped: profile.idmapped(),
+            stacked: false,
         };
         let bundle = Bundle {
             profile,
@@ -33,6 +34,7 @@ mod config {
             limits: &blueprint.limits,
             nofile: 20_000,
             proxy: false,
+            services_held: false,
             image_env: None,
             cgroups_path: hierarchies.path_of(&badge.sandbox),
             filter: "AAAA",

@@ -3,8 +3,8 @@
 use super::super::{AuthDecision, PreviewAuth};
 use crate::preview_links::PreviewLinks;
 use hostd_core::{
-    Blueprint, Environment, LinkId, PassPurpose, PassSigner, Preview, PreviewPass, Previews, Scheme, State,
-    token_hash,
+    Blueprint, Environment, LinkId, PassPurpose, PassSigner, Preview, PreviewPass, Previews, Provisioning,
+    Scheme, State, token_hash,
 };
 use hostd_store::{Clock, LinkRecord, NewSandbox, Secret, Store, TokenRecord};
 use hyper::{Method, Request};
@@ -104,6 +104,8 @@ fn sandbox(number: u64, principal: &str) -> NewSandbox {
         blueprint: Arc::new(Blueprint::sample()),
         metadata: BTreeMap::new(),
         env: Secret(Environment::default()),
+        dotfiles: None,
+        provisioning: Provisioning::default(),
         state: State::new(60_000),
         created_ms: 1,
         expires_ms: None,

@@ -27,7 +27,7 @@ impl TreeWriter {
         }
         match self.form {
             TreeForm::Plain => Ok(()),
-            TreeForm::Layer => {
+            TreeForm::Layer | TreeForm::Home { .. } => {
                 let attributes = self.attributes(member)?;
                 attributes.apply(self.root.as_fd(), b"")?;
                 self.note_directory_time(b"", attributes.mtime)
@@ -119,7 +119,7 @@ impl TreeWriter {
         let target = EntryPath::parse(&member.link).map_err(refused)?;
         let meaning = match self.form {
             TreeForm::Layer => target.layer_meaning().map_err(refused)?,
-            TreeForm::Plain => target.plain_meaning(),
+            TreeForm::Home { .. } | TreeForm::Plain => target.plain_meaning(),
         };
         let Meaning::Entry { parent, name } = meaning else {
             return Err(refused(Refusal::LinkTargetMissing));

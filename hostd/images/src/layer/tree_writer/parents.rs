@@ -74,11 +74,16 @@ impl TreeWriter {
         Ok(directory)
     }
 
-    /// Creates a directory that belongs to root and that every user may enter.
+    /// Creates a directory that every user may enter. It belongs to root, or to the user whose home it is in.
     fn make_implied(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
         let directory = make_directory(self.form, parent, name)?;
-        if self.form == TreeForm::Layer {
-            fchown(&directory, Some(Uid::ROOT), Some(Gid::ROOT))?;
+        let owner = match self.form {
+            TreeForm::Layer => Some((Uid::ROOT, Gid::ROOT)),
+            TreeForm::Home { owner } => Some((Uid::from_raw(owner), Gid::from_raw(owner))),
+            TreeForm::Plain => None,
+        };
+        if let Some((uid, gid)) = owner {
+            fchown(&directory, Some(uid), Some(gid))?;
         }
         fchmod(&directory, IMPLIED)?;
         self.counts.implied_directories += 1;
