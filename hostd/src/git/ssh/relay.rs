@@ -39,15 +39,12 @@ pub async fn relay(
     let (mut ended, pushed) = (ServerEnd::default(), OnceLock::new());
     let relayed = tokio::select! {
         // Both only move bytes; what is lost with one belongs to a connection that has ended.
-        relayed = download(&mut from_server, writer, transfer, &mut ended) => relayed,
+        relayed = download(&mut from_server, (writer, &pushed), transfer, &mut ended) => relayed,
         Err(failure) = upload(reader, &to_server, transfer, &pushed) => Err(failure),
     };
     drop(held);
     relayed?;
     ended.result(&transfer.grant.remote)?;
-    if let (Some(commit), Some(0)) = (pushed.into_inner(), ended.status) {
-        transfer.grant.note_on_server(commit);
-    }
     // git sees the end of the connection in any case.
     let _ = writer.shutdown().await;
     Ok(())
@@ -102,7 +99,7 @@ async fn upload(
 #[expect(clippy::wildcard_enum_match_arm, reason = "most messages have no meaning for this client")]
 async fn download(
     from_server: &mut ChannelReadHalf,
-    writer: &mut OwnedWriteHalf,
+    (writer, pushed): (&mut OwnedWriteHalf, &OnceLock<String>),
     transfer: &Transfer,
     ended: &mut ServerEnd,
 ) -> Result<(), GitFailure> {
@@ -117,6 +114,10 @@ async fn download(
                 if let Some(commit) = branch.as_mut().and_then(|branch| branch.feed(&data)) {
                     transfer.grant.note_on_server(commit.to_owned());
                     branch = None;
+                }
+                // Before git hears of it: a server that answers to the commands has got them.
+                if let Some(commit) = pushed.get() {
+                    transfer.grant.note_on_server(commit.clone());
                 }
                 ended.is_begun = true;
                 if writer.write_all(&data).await.is_err() {
