@@ -15,3 +15,4 @@ pub mod keyed_locks;
 pub mod lingering;
 pub mod outbound;
 pub mod tls;
+pub mod websocket;

@@ -1,7 +1,8 @@
 //! Authenticates the caller: by bearer token, or by uid on the Unix socket.
 
-use super::{Api, Auth, error::CallError, peer::Peer, websocket};
+use super::{Api, Auth, error::CallError, peer::Peer};
 use hostd_core::Identity;
+use hostd_net::websocket;
 use hostd_store::token_auth::{self, operator};
 use hyper::{HeaderMap, header::AUTHORIZATION};
 use protocol::api::{ApiErrorCode, TOKEN_SUBPROTOCOL, TokenScope};

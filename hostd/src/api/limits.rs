@@ -61,8 +61,6 @@ pub const STDIN_MAX_MS: u64 = 24 * 3_600_000;
 /// Interval of pings on a WebSocket, and how long its client may be silent.
 pub const WEBSOCKET_PING_MS: u64 = 20_000;
 pub const WEBSOCKET_SILENT_MAX_MS: u64 = 60_000;
-/// How long the closing handshake of a WebSocket may take.
-pub const WEBSOCKET_CLOSE_MAX_MS: u64 = 1_000;
 /// A frame of a terminal's output.
 pub const TERMINAL_FRAME_MAX_BYTES: usize = 256 << 10;
 /// How long the exit of a terminal's exec may take to be known, and the poll interval.

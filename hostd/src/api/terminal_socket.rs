@@ -8,14 +8,13 @@
 //! **Invariant:** nothing is queued here. A viewer that reads slowly holds up only its own reader of the log; a
 //! dead one is found by its silence.
 
-use super::{
-    limits,
-    terminal_frames::TerminalFrames,
-    websocket::{self, Goodbye, SocketSizes},
-};
+use super::{limits, terminal_frames::TerminalFrames};
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
-use hostd_net::backpressure::CHUNK_BYTES;
+use hostd_net::{
+    backpressure::CHUNK_BYTES,
+    websocket::{self, Goodbye, SocketSizes},
+};
 use hostd_store::access_watch::AccessEnd;
 use protocol::{
     TtySize,

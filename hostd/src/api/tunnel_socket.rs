@@ -8,16 +8,15 @@
 //! **Invariant:** nothing is queued here beyond one message for each direction. A client that does not read holds up
 //! the app, an app that does not read holds up the client, and neither holds up the other direction.
 
-use super::{
-    access_lease::AccessLease,
-    limits,
-    websocket::{self, Goodbye, SocketSizes},
-};
+use super::{access_lease::AccessLease, limits};
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use hostd_drivers::Stream as AppStream;
 use hostd_edge::{AppActivity, Waker, limits::HALF_CLOSED_MAX};
-use hostd_net::backpressure::{CHUNK_BYTES, read_chunk};
+use hostd_net::{
+    backpressure::{CHUNK_BYTES, read_chunk},
+    websocket::{self, Goodbye, SocketSizes},
+};
 use hostd_store::access_watch::AccessEnd;
 use hyper_util::rt::TokioIo;
 use protocol::api::TUNNEL_MESSAGE_MAX_BYTES;
