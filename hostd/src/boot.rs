@@ -160,7 +160,8 @@ async fn run(config: Config) -> Result<(), Failure> {
     let api_scheme = if api_tls.is_some() { Scheme::Https } else { Scheme::Http };
     print_ready(&format!("ready api={}://{address} preview={preview_url}", api_scheme.word()));
 
-    let router = api::router(api.clone());
+    let api::Front { router, clients } = api::front(api.clone());
+    edge.serve_clients(Arc::new(api::ClientsAtEdge(clients)));
     let tcp = api::serve(api_listener(tcp, api_tls), router.clone(), api.metrics.clone(), closing.clone());
     let unix = serve_unix(unix, &socket, (router, api.metrics.clone()), closing.clone());
     let preview = hostd_edge::serve(preview, edge.clone());

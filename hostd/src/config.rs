@@ -8,15 +8,16 @@ mod tests;
 mod values;
 
 use crate::agents::AgentTable;
+use hostd_clients::Protocol;
 use hostd_core::{BudgetBounds, Scheme, egress::Exceptions, limits};
 use hostd_drivers::{QuotaChoice, SnapshotMethodSetting};
 use hostd_store::SnapshotRetention;
 use parsers::{
-    absolute, address, agents, auth, budget, docker_socket, domain, driver, exceptions, files, owner_quota,
-    public, quota, registries, snapshots, tls,
+    absolute, address, agents, auth, budget, clients, docker_socket, domain, driver, exceptions, files,
+    owner_quota, public, quota, registries, snapshots, tls,
 };
 use protocol::api::Quota;
-use std::{fmt, net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeSet, fmt, net::SocketAddr, path::PathBuf};
 use values::ConfigValues;
 
 pub const DEFAULT_FILE: &str = "/etc/slipway/slipway.toml";
@@ -45,6 +46,8 @@ pub struct Config {
     pub idle_s: u64,
     pub auth: Auth,
     pub files: Files,
+    /// Protocols of other clients that are served.
+    pub clients: BTreeSet<Protocol>,
     /// Host names, beside loopback and the bind address, under which the API may be called.
     pub api_hosts: Vec<String>,
     /// Longest silence of a model provider during a response.
@@ -168,6 +171,7 @@ impl Config {
             model_idle_s: values.integer("model_idle_seconds")?.unwrap_or(limits::MODEL_IDLE_DEFAULT_S),
             auth: auth(&values.text("auth")?)?,
             files: files(&values.text("files")?)?,
+            clients: clients(&values.text("clients")?)?,
             api_hosts: values.list("api_hosts")?,
             runtimed: path("runtimed")?,
             host_image_dirs: values

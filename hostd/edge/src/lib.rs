@@ -17,6 +17,7 @@
 
 mod app_connection;
 mod auth;
+mod client_hosts;
 pub mod connection_quotas;
 mod delegate_write;
 pub mod egress;
@@ -46,6 +47,7 @@ mod waker;
 
 pub use app_connection::{AppActivity, AppConnection, DialError};
 pub use auth::PreviewAuth;
+pub use client_hosts::ClientHosts;
 pub use metrics::EdgeMetrics;
 pub use preview_target::{PreviewTarget, RequestPermit, WaitPermit};
 pub use preview_targets::PreviewTargets;

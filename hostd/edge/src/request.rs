@@ -89,6 +89,9 @@ pub async fn handle(client: Arc<ClientConnection>, request: Request<Incoming>) -
         other => other,
     };
     let handled = match authority {
+        Ok(authority) if edge.is_client_host(&authority) => {
+            Ok(edge.serve_client(&authority, Request::from_parts(parts, body)).await)
+        }
         Ok(authority) => route(&client, &authority, parts, body).await,
         Err(MalformedRequest::Method) => Ok(edge.respond(format, &method_not_forwarded())),
         Err(wrong @ (MalformedRequest::Host | MalformedRequest::Length)) => {

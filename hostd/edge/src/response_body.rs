@@ -20,6 +20,8 @@ pub enum ResponseBody {
     /// Events for a page that waits.
     Events(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
     App(AppBody),
+    /// A response of a protocol of other clients.
+    Client(axum::body::Body),
 }
 
 impl ResponseBody {
@@ -30,7 +32,7 @@ impl ResponseBody {
     /// The window of the connection that the body comes from.
     pub fn source(&self) -> Option<Arc<WriteWindow>> {
         match self {
-            Self::Whole(_) | Self::Events(_) => None,
+            Self::Whole(_) | Self::Events(_) | Self::Client(_) => None,
             Self::App(body) => body.connection.as_ref().map(|connection| connection.window().clone()),
         }
     }
@@ -49,6 +51,9 @@ impl Body for ResponseBody {
                 events.poll_next_unpin(cx).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
             }
             Self::App(body) => body.poll(cx),
+            Self::Client(body) => {
+                Pin::new(body).poll_frame(cx).map(|next| next.map(|frame| frame.map_err(io::Error::other)))
+            }
         }
     }
 
@@ -57,6 +62,7 @@ impl Body for ResponseBody {
             Self::Whole(whole) => whole.is_end_stream(),
             Self::Events(_) => false,
             Self::App(body) => body.incoming.is_end_stream(),
+            Self::Client(body) => body.is_end_stream(),
         }
     }
 
@@ -65,6 +71,7 @@ impl Body for ResponseBody {
             Self::Whole(whole) => whole.size_hint(),
             Self::Events(_) => SizeHint::default(),
             Self::App(body) => body.incoming.size_hint(),
+            Self::Client(body) => body.size_hint(),
         }
     }
 }

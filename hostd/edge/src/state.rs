@@ -2,6 +2,7 @@
 
 use super::{auth::PreviewAuth, limits, metrics::EdgeMetrics, wake::Wakes};
 use crate::{
+    client_hosts::ClientHosts,
     preview_target::{PreviewTarget, RequestPermit, VisitRefused},
     preview_targets::PreviewTargets,
     waker::Waker,
@@ -10,7 +11,10 @@ use hostd_core::Previews;
 use hostd_net::{connection_threads::ConnectionThreads, tls::Tls};
 use hostd_store::{Clock, Store};
 use nix::sys::resource::{Resource, getrlimit};
-use std::{io, sync::Arc};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+};
 use tokio::{sync::Semaphore, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -45,6 +49,8 @@ pub struct Edge {
     pub(super) closing: CancellationToken,
     pub(super) connections_max: usize,
     pub(super) threads: ConnectionThreads,
+    /// Set once before the listener is served.
+    pub(super) clients: OnceLock<Arc<dyn ClientHosts>>,
 }
 
 impl Edge {
@@ -71,7 +77,14 @@ impl Edge {
             closing,
             connections_max,
             threads,
+            clients: OnceLock::new(),
         }))
+    }
+
+    /// Serves the hostnames of other clients beside previews. Called once, before the listener is served.
+    pub fn serve_clients(&self, clients: Arc<dyn ClientHosts>) {
+        let first = self.clients.set(clients).is_ok();
+        debug_assert!(first, "called once");
     }
 
     pub fn metrics(&self) -> &EdgeMetrics {

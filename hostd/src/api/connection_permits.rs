@@ -172,6 +172,8 @@ impl ActiveRequest {
         self.permit.identify(caller)?;
         match &self.sharing {
             Sharing::Alone => Ok(()),
+            // It was counted already, by an earlier call that a protocol made for it.
+            Sharing::Multiplexed(share) if share.get().is_some() => Ok(()),
             // The operator gets through, as with connections.
             Sharing::Multiplexed(_) if caller.operator => Ok(()),
             Sharing::Multiplexed(share) => {

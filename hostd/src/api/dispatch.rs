@@ -6,6 +6,7 @@ use super::{
     audit_writer::AuditedRequest,
     authenticate,
     call::{Call, TakeOnce},
+    clients,
     connection_permits::{ActiveRequest, ConnectionPermit},
     error::{CallError, CallResult, ErrorExtension},
     files, idempotency, limits, older, openapi,
@@ -18,11 +19,12 @@ use super::{
 use axum::{
     Router,
     extract::{RawPathParams, Request, State, rejection::RawPathParamsRejection},
-    middleware::{Next, from_fn_with_state},
+    middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::{MethodFilter, on},
 };
 use bytes::Bytes;
+use hostd_clients::{Clients, DelegatedIdentity};
 use hostd_core::Identity;
 use hostd_net::backpressure::SourceWindow;
 use hostd_store::access_watch::AccessWatch;
@@ -49,7 +51,38 @@ type Params = Result<RawPathParams, RawPathParamsRejection>;
 #[derive(Clone, Copy)]
 struct MatchedRoute(&'static str);
 
-pub fn router(api: Arc<Api>) -> Router {
+/// The API as its listeners serve it, and the protocols of other clients on top of it.
+pub struct Front {
+    pub router: Router,
+    pub clients: Clients,
+}
+
+/// Needed by the guard of all requests.
+#[derive(Clone)]
+struct GuardState {
+    api: Arc<Api>,
+    clients: Clients,
+}
+
+pub fn front(api: Arc<Api>) -> Front {
+    let routes = routes_of(&api);
+    let clients = clients::open(&api, routes.clone().layer(from_fn(name_subject)));
+    let guarded = GuardState { api, clients: clients.clone() };
+    Front { router: routes.layer(from_fn_with_state(guarded, guard)), clients }
+}
+
+/// Names the subject of a call that a protocol makes, for the audit log: the guard saw only the request behind it.
+async fn name_subject(mut request: Request, next: Next) -> Response {
+    let subject = AuditedRequest {
+        request_id: request_id(request.headers()),
+        method: request.method().clone(),
+        path: request.uri().path().to_owned(),
+    };
+    request.extensions_mut().insert(subject);
+    next.run(request).await
+}
+
+fn routes_of(api: &Arc<Api>) -> Router {
     let mut router = Router::new();
     for route in routes::all() {
         let filter = MethodFilter::try_from(route.method.clone()).expect("the table has ordinary methods");
@@ -68,11 +101,14 @@ pub fn router(api: Arc<Api>) -> Router {
                 "this path does not support this method; see /openapi.json",
             )
         })
-        .layer(from_fn_with_state(api, guard))
 }
 
 /// Wraps all requests, whether or not a route matches.
-async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
+async fn guard(
+    State(GuardState { api, clients }): State<GuardState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let started = Instant::now();
     let id = request_id(request.headers());
     let subject = AuditedRequest {
@@ -85,11 +121,19 @@ async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) ->
     let checked = peer
         .ok_or_else(missing)
         .and_then(|peer| rebinding_guard::check(peer, request.headers(), request.uri(), &api.settings.names));
+    let checked = checked.and_then(|()| Ok(clients.select(&request)?));
     let mut response = match checked {
-        Ok(()) => {
+        Ok(None) => {
             set_host(&mut request);
             request.extensions_mut().insert(subject.clone());
             next.run(request).await
+        }
+        Ok(Some(protocol)) => {
+            set_host(&mut request);
+            set_request_id(&mut request, &id);
+            let mut response = clients.serve(protocol, request).await;
+            response.extensions_mut().insert(MatchedRoute(protocol.name()));
+            response
         }
         Err(failure) => {
             let code = code_text(failure.error.code);
@@ -110,6 +154,13 @@ fn set_host(request: &mut Request) {
     let authority = request.uri().authority().and_then(|name| HeaderValue::from_str(name.as_str()).ok());
     if let Some(authority) = authority {
         request.headers_mut().entry(HOST).or_insert(authority);
+    }
+}
+
+/// Gives the calls that a protocol makes for this request its id.
+fn set_request_id(request: &mut Request, id: &str) {
+    if let Ok(value) = HeaderValue::from_str(id) {
+        request.headers_mut().insert(REQUEST_ID, value);
     }
 }
 
@@ -198,7 +249,10 @@ async fn authorize(
     let peer = connection.get::<Peer>().copied();
     let peer =
         peer.ok_or_else(|| (None, CallError::new(ApiErrorCode::Forbidden, "the connection has no peer")))?;
-    let caller = authenticate::authenticate(api, peer, headers).await.map_err(|failure| (None, failure))?;
+    let caller = match connection.get::<DelegatedIdentity>() {
+        Some(DelegatedIdentity(caller)) => caller.clone(),
+        None => authenticate::authenticate(api, peer, headers).await.map_err(|failure| (None, failure))?,
+    };
     if let Some(request) = connection.get::<Arc<ActiveRequest>>()
         && let Err(failure) = request.identify(&caller)
     {

@@ -21,6 +21,7 @@ mod authenticate;
 mod budgets;
 mod call;
 mod capacity;
+mod clients;
 mod connection_permits;
 mod dispatch;
 mod drivers;
@@ -88,7 +89,8 @@ mod views;
 mod warm_agents;
 mod websocket;
 
-pub use dispatch::router;
+pub use clients::ClientsAtEdge;
+pub use dispatch::{Front, front};
 pub use hostd_core::token_hash;
 pub use images::ImageBackend;
 pub use metrics::ApiMetrics;

@@ -13,6 +13,7 @@ use super::{
     warm_agents::WarmAgents,
 };
 use crate::{agents::Agents, git::GitGateway, reconcile::Fleet};
+use hostd_clients::{ClientKey, Protocol};
 use hostd_core::{Defaults, FileLinkSigner, Previews};
 use hostd_drivers::Drivers;
 use hostd_edge::{EdgeMetrics, egress::Egress, preview_links::PreviewLinks};
@@ -20,7 +21,7 @@ use hostd_metrics::Registry;
 use hostd_models::{Models, gateway::Gateway};
 use hostd_net::{keyed_locks::KeyedLocks, tls::Tls};
 use hostd_store::{Clock, Secrets, Store, disk_space::DiskSpace};
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
@@ -51,6 +52,9 @@ pub struct Settings {
     pub images: ImageBackend,
     pub links: PreviewLinks,
     pub file_links: FileLinkSigner,
+    /// Protocols of other clients that are served, and the key of what they hand out.
+    pub protocols: BTreeSet<Protocol>,
+    pub client_key: ClientKey,
     /// Whether verbs on files are performed inside the sandbox, also where hostd could reach them.
     pub files_in_sandbox: bool,
 }

@@ -13,6 +13,7 @@ use crate::{
     inside::InsideServer,
     reconcile::{Fleet, FleetParts, Timing},
 };
+use hostd_clients::ClientKey;
 use hostd_core::{Defaults, FileLinkSigner, PassSigner, Previews, limits};
 use hostd_drivers::{
     Drivers,
@@ -153,6 +154,8 @@ impl Parts {
             images: self.images.clone(),
             links,
             file_links: FileLinkSigner::new(&self.files.key),
+            protocols: config.clients.clone(),
+            client_key: ClientKey::new(&self.files.key),
             files_in_sandbox: config.files == config::Files::Sandbox,
         };
         ApiParts {

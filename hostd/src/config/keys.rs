@@ -56,6 +56,13 @@ pub const KEYS: &[ConfigKey] = &[
         effect: "Further names under which the API may be called, beside `localhost`, loopback addresses and the bind address. A request with another `Host` or a foreign `Origin` is refused (DNS rebinding, pages that call local services). In the environment: separated by commas.",
     },
     ConfigKey {
+        name: "clients",
+        default: Text("e2b,cloudflare,mcp,acp,opensandbox"),
+        source: FileOrEnvironment,
+        summary: "protocols of other clients that are served, separated by commas; or none",
+        effect: "The protocols of clients made for other systems that the API serves, separated by commas, or `none`. See [clients.md](clients.md).",
+    },
+    ConfigKey {
         name: "api_tls_cert",
         default: Described("none"),
         source: FileOrEnvironment,

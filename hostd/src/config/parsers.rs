@@ -2,6 +2,7 @@
 
 use super::{Auth, ConfigError, DriverChoice, Files, bad, keys::variable};
 use crate::agents::{AgentConfigError, AgentTable};
+use hostd_clients::Protocol;
 use hostd_core::{
     BudgetBounds, Scheme,
     egress::{Destination, Exceptions},
@@ -9,7 +10,7 @@ use hostd_core::{
 };
 use hostd_drivers::{QuotaChoice, SnapshotMethodSetting};
 use protocol::api::Quota;
-use std::{net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf};
 
 pub fn agents(given: &toml::Table, default: Option<&str>) -> Result<AgentTable, ConfigError> {
     let wrong = |AgentConfigError { key, message }: AgentConfigError| {
@@ -36,6 +37,25 @@ pub fn address(key: &str, text: &str) -> Result<SocketAddr, ConfigError> {
     text.parse().map_err(|_| {
         bad(&variable(key), format!("must be an address and a port, as in 127.0.0.1:9090, not {text:?}"))
     })
+}
+
+pub fn clients(text: &str) -> Result<BTreeSet<Protocol>, ConfigError> {
+    if text == "none" {
+        return Ok(BTreeSet::new());
+    }
+    let mut enabled = BTreeSet::new();
+    for name in text.split(',').map(str::trim) {
+        let named = Protocol::ALL.into_iter().filter(|protocol| protocol.name() == name);
+        let before = enabled.len();
+        enabled.extend(named);
+        if enabled.len() == before {
+            let message = format!(
+                "must be none, or names from e2b, cloudflare, mcp, acp and opensandbox, each once, not {text:?}"
+            );
+            return Err(bad("SLIPWAY_CLIENTS", message));
+        }
+    }
+    Ok(enabled)
 }
 
 pub fn domain(text: &str) -> Result<String, ConfigError> {

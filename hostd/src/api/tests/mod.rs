@@ -10,7 +10,7 @@ mod preview_links;
 mod refusals;
 mod sse;
 
-use super::{Api, ApiParts, Auth, ImageBackend, Settings, peer::Peer, router, token_hash};
+use super::{Api, ApiParts, Auth, ImageBackend, Settings, front, peer::Peer, token_hash};
 use crate::{
     agents::Agents,
     inside::InsideServer,
@@ -18,6 +18,7 @@ use crate::{
 };
 use axum::{Router, body::Body};
 use bytes::Bytes;
+use hostd_clients::{ClientKey, Protocol};
 use hostd_core::{BudgetBounds, Defaults, FileLinkSigner, PassSigner, Previews, Scheme};
 use hostd_drivers::{Drivers, fake::FakeDriver};
 use hostd_edge::{EdgeMetrics, PreviewTargets, preview_links::PreviewLinks};
@@ -177,6 +178,8 @@ impl ApiFixture {
             images: ImageBackend::Absent,
             links,
             file_links: FileLinkSigner::new(&[7; 32]),
+            protocols: Protocol::ALL.into(),
+            client_key: ClientKey::new(&[7; 32]),
             files_in_sandbox: false,
         };
         let closing = CancellationToken::new();
@@ -196,7 +199,7 @@ impl ApiFixture {
             settings,
         };
         let api = Api::new(parts, closing.clone());
-        Self { router: router(api.clone()), api, closing, _dir: dir }
+        Self { router: front(api.clone()).router, api, closing, _dir: dir }
     }
 
     /// Sends a request, and leaves the body of its response unread.

@@ -1,0 +1,76 @@
+//! The key that signs what protocols hand out: tokens for one sandbox, ids of sessions. Derived from the key of the
+//! instance, so that a restart changes nothing and the database does not hold it.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::fmt;
+
+/// Separates these signatures from others that are made with the key of the instance.
+const LABEL: &[u8] = b"slipway clients 1\0";
+
+/// Its `Debug` shows no key.
+#[derive(Clone)]
+pub struct ClientKey {
+    key: [u8; 32],
+}
+
+impl fmt::Debug for ClientKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientKey").finish_non_exhaustive()
+    }
+}
+
+impl ClientKey {
+    pub fn new(instance_key: &[u8; 32]) -> Self {
+        let mut mac = state(instance_key);
+        mac.update(LABEL);
+        Self { key: mac.finalize().into_bytes().into() }
+    }
+
+    /// Returns the signature of these parts for one purpose. Parts are told apart by their length, so that no two lists
+    /// are signed alike.
+    pub fn sign(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 32] {
+        self.mac(purpose, parts).finalize().into_bytes().into()
+    }
+
+    /// Whether the bytes are the signature of these parts, in constant time.
+    pub fn verify(&self, purpose: &str, parts: &[&[u8]], signature: &[u8]) -> bool {
+        self.mac(purpose, parts).verify_slice(signature).is_ok()
+    }
+
+    fn mac(&self, purpose: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
+        let mut mac = state(&self.key);
+        for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
+            mac.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+            mac.update(part);
+        }
+        mac
+    }
+}
+
+fn state(key: &[u8; 32]) -> Hmac<Sha256> {
+    Hmac::<Sha256>::new_from_slice(key).expect("a key of any length will do")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_for_one_purpose_and_one_list_of_parts() {
+        let key = ClientKey::new(&[7; 32]);
+        let signature = key.sign("envd", &[b"ab", b"c"]);
+        assert!(key.verify("envd", &[b"ab", b"c"], &signature));
+        let others: [(&str, &[&[u8]]); 4] = [
+            ("mcp", &[b"ab", b"c"]),
+            ("envd", &[b"a", b"bc"]),
+            ("envd", &[b"ab"]),
+            ("envd", &[b"ab", b"c", b""]),
+        ];
+        for (purpose, parts) in others {
+            assert!(!key.verify(purpose, parts, &signature), "{purpose} {parts:?}");
+        }
+        assert!(!ClientKey::new(&[8; 32]).verify("envd", &[b"ab", b"c"], &signature), "another key");
+        assert!(!key.verify("envd", &[b"ab", b"c"], &signature[1..]));
+    }
+}

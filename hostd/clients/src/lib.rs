@@ -1,0 +1,81 @@
+//! Clients that people already have: each module speaks the protocol of one kind of client, and translates it into calls
+//! of Slipway's own API, in process.
+//!
+//! ```text
+//!  request ─▶ select: which protocol? ── none ──▶ Slipway's own API
+//!                │                                     ▲
+//!                └─▶ e2b · cloudflare · mcp · acp · opensandbox
+//!                             └── ApiClient: as the caller ──┘
+//! ```
+//!
+//! **Invariant:** a protocol decides nothing about access, quotas or states: the call that it becomes does, with the
+//! credential of the request. A protocol has no state that a restart of hostd loses.
+
+mod acp;
+mod api_client;
+mod client_key;
+mod cloudflare;
+mod e2b;
+mod mcp;
+mod open_sandbox;
+mod respond;
+mod select;
+
+pub use api_client::{ApiClient, ApiFailure, ApiService, Credential, DelegatedIdentity};
+pub use client_key::ClientKey;
+pub use select::{ClientHosts, Protocol, SelectError, select};
+
+use axum::{body::Body, response::Response};
+use hostd_core::Previews;
+use hostd_store::{Clock, Store};
+use hyper::Request;
+use std::{collections::BTreeSet, sync::Arc};
+
+/// What protocols need of hostd. Cheap to clone.
+#[derive(Clone)]
+pub struct Clients {
+    parts: Arc<ClientParts>,
+}
+
+pub struct ClientParts {
+    /// Slipway's own API.
+    pub api: ApiService,
+    pub store: Store,
+    pub clock: Clock,
+    pub previews: Previews,
+    /// Signs what protocols hand out.
+    pub key: ClientKey,
+    pub enabled: BTreeSet<Protocol>,
+}
+
+impl Clients {
+    pub fn new(parts: ClientParts) -> Self {
+        Self { parts: Arc::new(parts) }
+    }
+
+    /// Returns the protocol of a request; `None` for Slipway's own API.
+    pub fn select<B>(&self, request: &Request<B>) -> Result<Option<Protocol>, SelectError> {
+        let hosts = ClientHosts { domain: &self.parts.previews.domain };
+        let selected = select(hosts, request.uri(), request.headers())?;
+        Ok(selected.filter(|protocol| self.parts.enabled.contains(protocol)))
+    }
+
+    /// Returns the protocol that is served at this authority, whatever the request has in its headers.
+    pub fn protocol_of_host(&self, authority: &str) -> Option<Protocol> {
+        let hosts = ClientHosts { domain: &self.parts.previews.domain };
+        hosts.protocol(authority).filter(|protocol| self.parts.enabled.contains(protocol))
+    }
+
+    /// Serves a request of this protocol.
+    pub async fn serve(&self, protocol: Protocol, request: Request<Body>) -> Response {
+        match protocol {
+            Protocol::E2b => e2b::serve(self, request).await,
+            Protocol::E2bSandbox => e2b::serve_sandbox(self, request).await,
+            Protocol::Cloudflare => cloudflare::serve(self, request).await,
+            Protocol::Mcp => mcp::serve(self, request).await,
+            Protocol::Acp => acp::serve(self, request).await,
+            Protocol::OpenSandbox => open_sandbox::serve(self, request).await,
+            Protocol::OpenSandboxExecd => open_sandbox::serve_execd(self, request).await,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Stock clients, as people install them, against a real hostd.
