@@ -16,6 +16,7 @@ use protocol::api::{
 use serde::Deserialize;
 use std::path::PathBuf;
 use tokio::task::spawn_blocking;
+use tracing::warn;
 use utoipa::ToSchema;
 
 /// The image that every host has.
@@ -151,10 +152,15 @@ pub async fn remove(call: Call) -> CallResult {
     }
     let removed = move |images: &ImageStore| {
         images.remove(&name)?;
-        // No pulled image is that old: only layers that nothing has any more.
-        images.collect(UnusedFor { ms: u64::MAX }, true)
+        images.discard_unused_layers()
     };
-    call.api.settings.images.run_blocking(removed).await?;
+    let trash = call.api.settings.images.run_blocking(removed).await?;
+    // Not waited for, also when hostd ends: the next one empties the trash.
+    spawn_blocking(move || {
+        if let Err(error) = trash.empty() {
+            warn!(%error, "could not remove the files of an image");
+        }
+    });
     Ok(views::no_content())
 }
 

@@ -32,6 +32,19 @@ pub struct CollectedImages {
     pub bytes: u64,
 }
 
+/// Files that left the store and are still on the disk; a start of hostd removes them, too.
+#[derive(Debug)]
+#[must_use]
+pub struct ImageTrash(Vec<PathBuf>);
+
+impl ImageTrash {
+    /// Removes the files, which takes minutes where a disk is slow. Blocks.
+    pub fn empty(self) -> Result<(), DriverError> {
+        let removed = self.0.iter().try_for_each(|path| remove_tree::remove_tree(path));
+        removed.map_err(failed("remove unused layers"))
+    }
+}
+
 impl ImageStore {
     /// Collects pulled images that were not used for so long. Named images stay: their operator removes them. Without
     /// `apply`, nothing is removed. Blocks.
@@ -41,13 +54,20 @@ impl ImageStore {
             let _changes = self.lock();
             self.mark(unused, apply.then_some(&mut trash))?
         };
-        for path in trash {
-            remove_tree::remove_tree(&path).map_err(failed("remove unused layers"))?;
-        }
         if apply {
+            ImageTrash(trash).empty()?;
             self.remove_old_blobs().map_err(failed("remove given-up downloads"))?;
         }
         Ok(collected)
+    }
+
+    /// Takes layers that no image and no sandbox has out of the store. Blocks.
+    pub fn discard_unused_layers(&self) -> Result<ImageTrash, DriverError> {
+        let mut trash = Vec::new();
+        let _changes = self.lock();
+        // No pulled image is unused for so long.
+        self.mark(UnusedFor { ms: u64::MAX }, Some(&mut trash))?;
+        Ok(ImageTrash(trash))
     }
 
     /// Finds what is unused, and moves it to the trash if there is one to fill.
