@@ -24,6 +24,8 @@ from pins import BuildError, Image, Variant
 
 SBOM_PATH = "usr/share/slipway/sbom.spdx.json"
 DPKG_STATUS = "./var/lib/dpkg/status"
+# The names of layers, by the list of packages that they add.
+DEBIAN_LAYERS = {"packages.minimal": "debian", "packages.standard": "build-tools", "packages.interpreter": "python-kernel"}
 
 
 class LayerCache:
@@ -65,8 +67,10 @@ def build(image: Image, variant: Variant, options) -> oci_layout.WrittenImage:
     ]
     with tempfile.TemporaryDirectory(dir=options.work) as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
         work = Path(scratch)
-        jobs = [pool.submit(_debian_layer, cache, archives, n) for n in range(len(archives))]
+        jobs = [pool.submit(_debian_layer, cache, archives, n, variant.package_lists[n]) for n in range(len(archives))]
         jobs += [pool.submit(_npm_layer, cache, image, variant, name, work) for name in variant.layers]
+        if variant.files:
+            jobs.append(pool.submit(_files_layer, cache, image, variant.files))
         made = [job.result() for job in jobs]
         inputs = sbom_inputs(image, variant, [package for _, _, packages in made for package in packages])
         contents = sbom.encode(sbom.document(inputs, _dpkg_status(archives[-1])))
@@ -86,10 +90,10 @@ def tag(image: Image, variant: Variant) -> str:
     return f"slipway/{variant.name}:{image.version}"
 
 
-def _debian_layer(cache: LayerCache, archives: list[Path], number: int):
+def _debian_layer(cache: LayerCache, archives: list[Path], number: int, package_list: str):
     archive, below = archives[number], archives[number - 1] if number else None
     sums = [file_sum(path) for path in (archive, below) if path]
-    name = "debian" if below is None else "build-tools"
+    name = DEBIAN_LAYERS[package_list]
     return cache.layer(name, sums, lambda path: (write_layer(name, path, root_entries(archive, below)), []))
 
 
@@ -103,6 +107,13 @@ def _npm_layer(cache: LayerCache, image: Image, variant: Variant, name: str, wor
         return write_layer(name, path, tree_entries(tree, image.epoch)), packages
 
     return cache.layer(name, [made_from, image.epoch], make)
+
+
+def _files_layer(cache: LayerCache, image: Image, tree: Path):
+    made_from = [[path.relative_to(tree).as_posix(), file_sum(path), path.stat().st_mode & 0o111]
+                 for path in sorted(tree.rglob("*")) if path.is_file()]
+    name = tree.name
+    return cache.layer(name, [made_from, image.epoch], lambda path: (write_layer(name, path, tree_entries(tree, image.epoch)), []))
 
 
 def sbom_inputs(image: Image, variant: Variant, packages: list[dict]) -> dict:

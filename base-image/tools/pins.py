@@ -32,7 +32,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Variant:
-    """One image: lists of Debian packages, layers from npm, the largest size in bytes, and how a container starts."""
+    """One image: lists of Debian packages, layers from npm, files of ours, the largest size in bytes, and how a container starts."""
 
     name: str
     package_lists: tuple[str, ...]
@@ -40,6 +40,8 @@ class Variant:
     compressed_budget: int
     unpacked_budget: int
     config: dict
+    # The directory below files/ that is copied into the image.
+    files: Path | None = None
 
     def projects(self) -> list[Project]:
         return [project for projects in self.layers.values() for project in projects]
@@ -95,6 +97,7 @@ def _variant(name: str, entry: dict, layers: dict) -> Variant:
         compressed_budget=entry["budget_mb"]["compressed"] * 1_000_000,
         unpacked_budget=entry["budget_mb"]["unpacked"] * 1_000_000,
         config=container_config((BASE_IMAGE / "Containerfile").read_text(), name),
+        files=BASE_IMAGE / "files" / entry["files"] if "files" in entry else None,
     )
 
 

@@ -43,7 +43,7 @@ pub struct ImageStore {
 /// The image that always exists.
 pub const HOST: &str = "host";
 /// Images that `scripts/build-image` builds. No registry is asked for them: a stranger may have one of the same name.
-const BUILT_HERE: [&str; 2] = ["standard", "minimal"];
+const BUILT_HERE: [&str; 3] = ["standard", "minimal", "interpreter"];
 /// The file beside an image that describes it.
 const RECORD: &str = "image.json";
 
