@@ -1,7 +1,9 @@
 //! The key that signs what protocols hand out: tokens for one sandbox, ids of sessions. Derived from the key of the
 //! instance, so that a restart changes nothing and the database does not hold it.
 
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
+use hostd_core::CLIENT_TOKEN_PREFIX;
 use sha2::Sha256;
 use std::fmt;
 
@@ -38,6 +40,19 @@ impl ClientKey {
         self.mac(purpose, parts).verify_slice(signature).is_ok()
     }
 
+    /// Returns the token of these parts for one purpose: a signature, so that no token is stored. Its prefix lets previews
+    /// take it out of a request.
+    pub fn mint(&self, purpose: &str, parts: &[&[u8]]) -> String {
+        format!("{CLIENT_TOKEN_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(self.sign(purpose, parts)))
+    }
+
+    /// Whether the text is the token of these parts, in constant time.
+    pub fn accepts(&self, purpose: &str, parts: &[&[u8]], token: &str) -> bool {
+        let encoded = token.strip_prefix(CLIENT_TOKEN_PREFIX);
+        let signature = encoded.and_then(|encoded| BASE64_URL_SAFE_NO_PAD.decode(encoded).ok());
+        signature.is_some_and(|signature| self.verify(purpose, parts, &signature))
+    }
+
     fn mac(&self, purpose: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
         let mut mac = state(&self.key);
         for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().copied()) {
@@ -72,5 +87,17 @@ mod tests {
         }
         assert!(!ClientKey::new(&[8; 32]).verify("envd", &[b"ab", b"c"], &signature), "another key");
         assert!(!key.verify("envd", &[b"ab", b"c"], &signature[1..]));
+    }
+
+    #[test]
+    fn a_token_is_accepted_as_it_was_minted_only() {
+        let key = ClientKey::new(&[7; 32]);
+        let token = key.mint("envd", &[b"ab"]);
+        assert!(key.accepts("envd", &[b"ab"], &token));
+        assert!(!key.accepts("mcp", &[b"ab"], &token), "another purpose");
+        let without_prefix = &token[CLIENT_TOKEN_PREFIX.len()..];
+        for wrong in ["", "slc_", without_prefix, &token[..token.len() - 1], &format!("{token}A")] {
+            assert!(!key.accepts("envd", &[b"ab"], wrong), "{wrong:?}");
+        }
     }
 }

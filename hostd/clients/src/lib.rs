@@ -28,7 +28,8 @@ pub use select::{ClientHosts, Protocol, SelectError, select};
 use axum::{body::Body, response::Response};
 use hostd_core::Previews;
 use hostd_store::{Clock, Store};
-use hyper::Request;
+use hyper::{HeaderMap, Request};
+use protocol::api::SandboxId;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// What protocols need of hostd. Cheap to clone.
@@ -64,6 +65,12 @@ impl Clients {
     pub fn protocol_of_host(&self, authority: &str) -> Option<Protocol> {
         let hosts = ClientHosts { domain: &self.parts.previews.domain };
         hosts.protocol(authority).filter(|protocol| self.parts.enabled.contains(protocol))
+    }
+
+    /// Whether a header is a credential that opens the private previews of this sandbox.
+    pub fn opens_previews(&self, sandbox: &SandboxId, headers: &HeaderMap) -> bool {
+        self.parts.enabled.contains(&Protocol::E2b)
+            && e2b::traffic_token::opens(&self.parts.key, sandbox, headers)
     }
 
     /// Serves a request of this protocol.

@@ -5,6 +5,7 @@
 //!  slw_<Base64url>       token of the API
 //!  slipway_<hex digits>  token of the operator
 //!  slp1.<Base64url>      pass of a preview
+//!  slc_<Base64url>       token that a protocol of other clients handed out for one sandbox
 //! ```
 
 use super::PASS_PREFIX;
@@ -19,6 +20,8 @@ use std::fmt;
 
 /// Prefix of every API token.
 pub const TOKEN_PREFIX: &str = "slw_";
+/// Prefix of every token that a protocol of other clients hands out.
+pub const CLIENT_TOKEN_PREFIX: &str = "slc_";
 /// Prefix of the operator's token, if hostd generated it.
 pub const ADMIN_PREFIX: &str = "slipway_";
 
@@ -41,10 +44,11 @@ struct Form {
     is_body: fn(u8) -> bool,
 }
 
-const FORMS: [Form; 3] = [
+const FORMS: [Form; 4] = [
     Form { prefix: TOKEN_PREFIX, is_body: is_base64url },
     Form { prefix: ADMIN_PREFIX, is_body: |byte| byte.is_ascii_hexdigit() },
     Form { prefix: PASS_PREFIX, is_body: is_base64url },
+    Form { prefix: CLIENT_TOKEN_PREFIX, is_body: is_base64url },
 ];
 
 /// Finds credentials in text. Its `Debug` shows none.

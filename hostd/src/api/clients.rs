@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use axum::{Router, body::Body, response::Response};
 use hostd_clients::{ApiService, ClientParts, Clients, Protocol, SelectError};
 use hostd_edge::ClientHosts;
-use hyper::{Request, body::Incoming};
-use protocol::api::ApiErrorCode;
+use hyper::{HeaderMap, Request, body::Incoming};
+use protocol::api::{ApiErrorCode, SandboxId};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Opens the protocols on top of these routes.
@@ -35,6 +35,10 @@ pub struct ClientsAtEdge(pub Clients);
 impl ClientHosts for ClientsAtEdge {
     fn is_served(&self, authority: &str) -> bool {
         self.0.protocol_of_host(authority).is_some()
+    }
+
+    fn opens_previews(&self, sandbox: &SandboxId, headers: &HeaderMap) -> bool {
+        self.0.opens_previews(sandbox, headers)
     }
 
     async fn serve(&self, authority: &str, mut request: Request<Incoming>) -> Option<Response> {

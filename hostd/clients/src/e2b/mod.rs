@@ -1,5 +1,7 @@
 //! Not written yet.
 
+pub mod traffic_token;
+
 use crate::{Clients, respond};
 use axum::{body::Body, response::Response};
 use hyper::{Request, StatusCode};
