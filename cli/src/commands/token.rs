@@ -34,6 +34,9 @@ enum TokenCommand {
         /// Lifetime, as in 90s, 15m, 4h or 7d; default: does not expire
         #[arg(long, value_name = "TIME")]
         ttl: Option<String>,
+        /// In the form of E2B's API keys, for clients made for E2B
+        #[arg(long)]
+        e2b: bool,
     },
     /// List tokens, without their secrets
     #[command(visible_alias = "list")]
@@ -59,13 +62,13 @@ fn label(text: &str) -> Result<Label, String> {
 
 pub async fn run(context: &Context, args: TokenArgs) -> Result<(), Failure> {
     match args.command {
-        TokenCommand::Create { principal, tenant, scope, ttl } => {
+        TokenCommand::Create { principal, tenant, scope, ttl, e2b } => {
             let scope = match scope {
                 ScopeFlag::Read => TokenScope::Read,
                 ScopeFlag::Run => TokenScope::Run,
                 ScopeFlag::Admin => TokenScope::Admin,
             };
-            create(context, &TokenCreate { tenant, principal, scope, ttl }).await
+            create(context, &TokenCreate { tenant, principal, scope, ttl, e2b }).await
         }
         TokenCommand::Ls => {
             let output = context.output;

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!  slw_<Base64url>       token of the API
+//!  e2b_<hex digits>      token of the API, in the form of E2B
 //!  slipway_<hex digits>  token of the operator
 //!  slp1.<Base64url>      pass of a preview
 //!  slc_<Base64url>       token that a protocol of other clients handed out for one sandbox
@@ -22,6 +23,8 @@ use std::fmt;
 pub const TOKEN_PREFIX: &str = "slw_";
 /// Prefix of every token that a protocol of other clients hands out.
 pub const CLIENT_TOKEN_PREFIX: &str = "slc_";
+/// Prefix of API tokens in the form of E2B.
+pub const E2B_TOKEN_PREFIX: &str = "e2b_";
 /// Prefix of the operator's token, if hostd generated it.
 pub const ADMIN_PREFIX: &str = "slipway_";
 
@@ -44,8 +47,9 @@ struct Form {
     is_body: fn(u8) -> bool,
 }
 
-const FORMS: [Form; 4] = [
+const FORMS: [Form; 5] = [
     Form { prefix: TOKEN_PREFIX, is_body: is_base64url },
+    Form { prefix: E2B_TOKEN_PREFIX, is_body: |byte| byte.is_ascii_hexdigit() },
     Form { prefix: ADMIN_PREFIX, is_body: |byte| byte.is_ascii_hexdigit() },
     Form { prefix: PASS_PREFIX, is_body: is_base64url },
     Form { prefix: CLIENT_TOKEN_PREFIX, is_body: is_base64url },

@@ -73,7 +73,7 @@ pub use blueprint::{
 pub use budget::{Account, BudgetBounds, Spend};
 pub use container_state::{ContainerState, Handle};
 pub use cookie::{make_cookies_host_only, pass_cookie, pass_cookies, strip_pass_cookies};
-pub use credential::{ADMIN_PREFIX, CLIENT_TOKEN_PREFIX, CredentialScanner, TOKEN_PREFIX};
+pub use credential::{ADMIN_PREFIX, CLIENT_TOKEN_PREFIX, CredentialScanner, E2B_TOKEN_PREFIX, TOKEN_PREFIX};
 pub use death::Death;
 pub use disk_limit::DiskLimitWatch;
 pub use disk_room::{DiskSample, DiskThresholds, Growth, fastest_growing};

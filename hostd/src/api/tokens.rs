@@ -7,7 +7,7 @@ use super::{
     views::{self, ok},
 };
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use hostd_core::{TOKEN_PREFIX, token_hash, ttl_ms};
+use hostd_core::{E2B_TOKEN_PREFIX, TOKEN_PREFIX, token_hash, ttl_ms};
 use hostd_store::TokenRecord;
 use hyper::StatusCode;
 use protocol::api::{TokenCreate, TokenCreated};
@@ -15,7 +15,7 @@ use protocol::api::{TokenCreate, TokenCreated};
 const SECRET_BYTES: usize = 32;
 
 pub async fn create(call: Call) -> CallResult {
-    let TokenCreate { tenant, principal, scope, ttl } = call.json()?;
+    let TokenCreate { tenant, principal, scope, ttl, e2b } = call.json()?;
     if !call.caller.operator && tenant != call.caller.tenant {
         return Err(forbidden("tenant", "only the operator creates tokens of other tenants"));
     }
@@ -23,7 +23,11 @@ pub async fn create(call: Call) -> CallResult {
     let ttl_ms = ttl.as_deref().map(ttl_ms).transpose()?;
     let mut secret = [0; SECRET_BYTES];
     getrandom::fill(&mut secret).map_err(|error| CallError::internal(&error))?;
-    let token = format!("{TOKEN_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(secret));
+    let token = if e2b {
+        e2b_token(&secret)
+    } else {
+        format!("{TOKEN_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(secret))
+    };
     let record = TokenRecord {
         id: new_id(),
         tenant,
@@ -35,6 +39,10 @@ pub async fn create(call: Call) -> CallResult {
     };
     call.api.store.insert_token(record.clone(), token_hash(&token)).await?;
     Ok(views::json(StatusCode::CREATED, &TokenCreated { view: views::token(&record), token }))
+}
+
+fn e2b_token(secret: &[u8]) -> String {
+    secret.iter().fold(E2B_TOKEN_PREFIX.to_owned(), |token, byte| format!("{token}{byte:02x}"))
 }
 
 pub async fn list(call: Call) -> CallResult {

@@ -27,6 +27,9 @@ pub struct TokenCreate {
     /// Lifetime, as `90s`, `15m`, `4h` or `7d`; absent: does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
+    /// Whether the token has the form `e2b_<hex digits>`, which clients made for E2B insist on. It works everywhere.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub e2b: bool,
 }
 
 fn run() -> TokenScope {
