@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use protocol::{
     ServiceSpec,
     api::{
-        DotfilesInstall, DotfilesSpec, IdlePolicy, Network, NetworkRules, NetworkSpec, PreviewHeaders,
+        DotfilesInstall, DotfilesSpec, IdlePolicy, Network, NetworkRules, NetworkSpec, OnTtl, PreviewHeaders,
         SandboxScope, SandboxSpec, Seed, SetupStepSpec, SnapshotId, SourceAuth, SourceSpec, Visibility,
     },
 };
@@ -131,6 +131,9 @@ pub struct SandboxFlags {
     /// Time to live, as in 90s, 15m, 4h or 7d; default: unlimited
     #[arg(long, value_name = "TIME")]
     pub ttl: Option<String>,
+    /// At the end of the time to live: destroy it, or keep it paused or stopped
+    #[arg(long, value_name = "WHAT")]
+    pub on_ttl: Option<OnTtlFlag>,
     /// Key-value pair to store with the sandbox; repeatable
     #[arg(long = "meta", value_name = "KEY=VALUE", value_parser = value_parser::pair)]
     pub metadata: Vec<(String, String)>,
@@ -141,6 +144,13 @@ pub struct SandboxFlags {
     /// depends_on=, env.NAME=, restart=always|on-failure|never and health=/path|tcp:PORT|log:PATTERN|command:LINE
     #[arg(long = "service", value_name = "FIELDS", value_parser = value_parser::service)]
     pub services: Vec<ServiceSpec>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum OnTtlFlag {
+    Destroy,
+    Pause,
+    Stop,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -243,6 +253,7 @@ impl SandboxFlags {
         spec.preview_headers =
             self.headers_as_sent.then_some(PreviewHeaders::AsSent).or(spec.preview_headers);
         spec.ttl = self.ttl.or(spec.ttl);
+        spec.on_ttl = self.on_ttl.map(OnTtl::from).or(spec.on_ttl);
         spec.metadata.extend(self.metadata);
         spec.project = self.project.or(spec.project);
         for service in self.services {
@@ -250,6 +261,16 @@ impl SandboxFlags {
             spec.services.push(service);
         }
         spec
+    }
+}
+
+impl From<OnTtlFlag> for OnTtl {
+    fn from(flag: OnTtlFlag) -> Self {
+        match flag {
+            OnTtlFlag::Destroy => Self::Destroy,
+            OnTtlFlag::Pause => Self::Pause,
+            OnTtlFlag::Stop => Self::Stop,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     text::{plain, truncate, wire_name},
 };
 use clap::Args;
-use protocol::api::{ActivityView, Page, PortView, ProblemCode, SandboxStatus, SandboxView};
+use protocol::api::{ActivityView, OnTtl, Page, PortView, ProblemCode, SandboxStatus, SandboxView};
 use std::collections::BTreeMap;
 
 /// Columns of a command line that are shown.
@@ -99,7 +99,12 @@ pub fn describe(view: &SandboxView) -> String {
         let key = scope.key.as_ref().map(|key| format!(":{key}")).unwrap_or_default();
         lines.insert(4, field("scope", &format!("{}{key}", scope.kind.as_str())));
     }
-    lines.extend(view.expires_at.as_ref().map(|time| field("expires", &until(time))));
+    let at_end = match view.on_ttl {
+        OnTtl::Destroy => "",
+        OnTtl::Pause => ", then paused",
+        OnTtl::Stop => ", then stopped",
+    };
+    lines.extend(view.expires_at.as_ref().map(|time| field("expires", &format!("{}{at_end}", until(time)))));
     lines.extend(view.previews.iter().map(|(port, url)| field(&format!("port {port}"), url)));
     lines.extend(list("services", &view.services));
     lines.extend(list("variables", &view.env));

@@ -45,7 +45,7 @@ pub struct RunArgs {
     task: TaskFlags,
     /// Existing sandbox to use, by id, prefix of an id, or name; it is left as it is afterwards
     #[arg(long, short, value_name = "SANDBOX", conflicts_with_all = [
-        "keep", "name", "image", "driver", "ports", "memory", "cpus", "pids", "disk", "network", "allow", "deny", "public", "ttl",
+        "keep", "name", "image", "driver", "ports", "memory", "cpus", "pids", "disk", "network", "allow", "deny", "public", "ttl", "on_ttl",
         "metadata", "project", "services",
     ])]
     sandbox: Option<String>,

@@ -4,7 +4,7 @@
 use super::{
     Dotfiles, SetupStep, Source,
     egress::RuleSet,
-    parse_duration_ms,
+    expiry::ttl_ms,
     provision::{resolve_dotfiles, resolve_setup},
     source::resolve_source,
 };
@@ -13,7 +13,7 @@ use protocol::{
     EnvMap, ProfileName, ServiceSpec,
     api::{
         ApiError, ApiErrorCode, EgressRules, IdlePolicy, Limits, LimitsChange, LimitsSpec, Network,
-        PreviewHeaders, SandboxScope, SandboxSpec, ScopeKind, Seed, Visibility,
+        NetworkSpec, OnTtl, PreviewHeaders, SandboxScope, SandboxSpec, ScopeKind, Seed, Visibility,
     },
     validate,
 };
@@ -57,6 +57,9 @@ pub struct Blueprint {
     #[serde(default)]
     pub preview_headers: PreviewHeaders,
     pub ttl_ms: Option<u64>,
+    /// Changed while it runs, as `ttl_ms`.
+    #[serde(default, skip_serializing_if = "OnTtl::is_destroy")]
+    pub on_ttl: OnTtl,
 }
 
 impl Blueprint {
@@ -79,6 +82,7 @@ impl Blueprint {
             visibility: None,
             preview_headers: PreviewHeaders::Localhost,
             ttl_ms: None,
+            on_ttl: OnTtl::Destroy,
         }
     }
 
@@ -145,7 +149,7 @@ pub fn blueprint(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Blueprint, 
     let setup = resolve_setup(spec.setup.as_ref(), &mut environment)?;
     let source = resolve_source(spec)?;
     let dotfiles = spec.dotfiles.as_ref().map(resolve_dotfiles).transpose()?;
-    let (network, egress) = network(spec, defaults)?;
+    let (network, egress) = resolve_network(spec.network.as_ref(), defaults)?;
     let blueprint = Blueprint {
         driver: spec.driver.clone().unwrap_or_else(|| defaults.driver.clone()),
         runtime: spec.runtime.clone(),
@@ -163,12 +167,17 @@ pub fn blueprint(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Blueprint, 
         visibility: spec.visibility,
         preview_headers: spec.preview_headers.unwrap_or_default(),
         ttl_ms: spec.ttl.as_deref().map(ttl_ms).transpose()?,
+        on_ttl: spec.on_ttl.unwrap_or_default(),
     };
     Ok((blueprint, environment))
 }
 
-fn network(spec: &SandboxSpec, defaults: &Defaults) -> Result<(Network, EgressRules), ApiError> {
-    let Some(requested) = &spec.network else { return Ok((defaults.network, EgressRules::default())) };
+/// Resolves the network of a spec: its mode, and rules that the mode enforces.
+pub fn resolve_network(
+    spec: Option<&NetworkSpec>,
+    defaults: &Defaults,
+) -> Result<(Network, EgressRules), ApiError> {
+    let Some(requested) = spec else { return Ok((defaults.network, EgressRules::default())) };
     let (network, egress) = (requested.mode().unwrap_or(defaults.network), requested.egress());
     if network != Network::Proxy && !egress.is_empty() {
         return Err(ApiError::invalid(
@@ -191,13 +200,6 @@ pub fn check_egress(before: &str, rules: &EgressRules) -> Result<(), ApiError> {
     require(&format!("{before}max_mb"), good, &format!("must be 1 to {most}"))?;
     let good = rules.profile.as_deref().is_none_or(|name| ProfileName::parse(name).is_ok());
     require(&format!("{before}profile"), good, "is not a valid profile name")
-}
-
-/// `ttl` as milliseconds.
-pub fn ttl_ms(text: &str) -> Result<u64, ApiError> {
-    let ms = parse_duration_ms(text).map_err(|why| ApiError::invalid("ttl", why))?;
-    require("ttl", ms <= limits::TTL_MAX_MS, "must be at most 365d")?;
-    Ok(ms)
 }
 
 /// Validates a display name.

@@ -23,6 +23,7 @@ mod duration;
 pub mod edge;
 pub mod egress;
 mod error_page;
+mod expiry;
 mod file_link;
 mod git_output;
 mod git_push_commands;
@@ -68,7 +69,7 @@ pub use api_token::{bearer, is_well_formed_token, token_hash};
 pub use app_port::AppPort;
 pub use blueprint::{
     Blueprint, Defaults, Environment, applied_limits, blueprint, check_changed_limits, check_egress,
-    check_metadata, check_name, larger_limits, split_environment, ttl_ms,
+    check_metadata, check_name, larger_limits, resolve_network, split_environment,
 };
 pub use budget::{Account, BudgetBounds, Spend};
 pub use container_state::{ContainerState, Handle};
@@ -87,6 +88,7 @@ pub use error_page::{
     ErrorPage, LogExcerpt, NoResponse, OtherPreview, PreviewFacts, WaitMode, WaitProgress, explain,
     is_reachable_from_preview, progress,
 };
+pub use expiry::{Expiry, expiry, expiry_after, ttl_ms};
 pub use file_link::{FileLink, FileLinkSigner};
 pub use git_output::{
     LOG_FORMAT as GIT_LOG_FORMAT, parse_log as parse_git_log, parse_status as parse_git_status,

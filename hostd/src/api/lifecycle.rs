@@ -3,7 +3,7 @@
 
 use super::{
     call::Call,
-    error::CallResult,
+    error::{CallError, CallResult},
     limits as api, relay,
     sandboxes::{change, view, wait_settled},
 };
@@ -83,8 +83,12 @@ pub async fn limits(call: Call) -> CallResult {
 pub async fn ttl(call: Call) -> CallResult {
     let record = call.sandbox().await?;
     let requested: TtlChange = call.json()?;
-    let ttl_ms = requested.ttl.as_deref().map(ttl_ms).transpose()?;
-    let expires_ms = ttl_ms.map(|ttl_ms| call.api.now_ms().saturating_add(ttl_ms));
-    change(&call, &record.id, SandboxUpdate { expires_ms: Some(expires_ms), ..SandboxUpdate::default() })
-        .await
+    let TtlChange { ttl, on_ttl } = requested;
+    if ttl.is_none() && on_ttl.is_none() {
+        return Err(CallError::invalid("ttl", "is needed, or on_ttl"));
+    }
+    let ttl_ms = ttl.map(|ttl| ttl.as_deref().map(ttl_ms).transpose()).transpose()?;
+    let now_ms = call.api.now_ms();
+    let expires_ms = ttl_ms.map(|ttl_ms| ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms)));
+    change(&call, &record.id, SandboxUpdate { expires_ms, ttl_ms, on_ttl, ..SandboxUpdate::default() }).await
 }

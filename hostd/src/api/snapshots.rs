@@ -3,6 +3,7 @@
 use super::{
     call::Call,
     dispatch::new_id,
+    egress,
     error::{CallError, CallResult},
     sandboxes::{generate_id, view as sandbox_view, wait_settled},
     snapshot_archives,
@@ -11,8 +12,8 @@ use super::{
 use crate::reconcile::FleetError;
 use axum::response::Response;
 use hostd_core::{
-    Blueprint, Environment, Provisioning, State, check_metadata, check_name, generated_name, limits, rfc3339,
-    ttl_ms,
+    Blueprint, Environment, Provisioning, State, check_metadata, check_name, generated_name, limits,
+    resolve_network, rfc3339, ttl_ms,
 };
 use hostd_drivers::{CaptureOrder, Excludes, ManifestDifference};
 use hostd_store::{
@@ -206,7 +207,7 @@ pub async fn fork(call: Call) -> CallResult {
 
 /// A sandbox like the one that the snapshot was taken of; what belonged to that one alone is not carried over.
 fn forked(call: &Call, row: &SnapshotRow, asked: SnapshotFork) -> Result<NewSandbox, CallError> {
-    let SnapshotFork { name, env, metadata, ttl } = asked;
+    let SnapshotFork { name, env, metadata, ttl, on_ttl, network, idle_policy, visibility } = asked;
     check_optional_name(name.as_deref())?;
     check_metadata(&metadata)?;
     protocol::validate::env(&env).map_err(|wrong| CallError::invalid("env", wrong.message))?;
@@ -215,6 +216,13 @@ fn forked(call: &Call, row: &SnapshotRow, asked: SnapshotFork) -> Result<NewSand
     let mut blueprint = (*row.blueprint).clone();
     blueprint.seed = Some(Seed { template: None, snapshot: Some(row.id) });
     blueprint.ttl_ms = ttl.as_deref().map(ttl_ms).transpose()?;
+    blueprint.on_ttl = on_ttl.unwrap_or_default();
+    blueprint.idle_policy = idle_policy.unwrap_or(blueprint.idle_policy);
+    blueprint.visibility = visibility.or(blueprint.visibility);
+    if network.is_some() {
+        (blueprint.network, blueprint.egress) = resolve_network(network.as_ref(), &call.api.defaults)?;
+        egress::check_profile(call, "network.profile", &blueprint.egress)?;
+    }
     Ok(NewSandbox {
         id,
         name: name.unwrap_or_else(|| generated_name(&id)),

@@ -83,6 +83,7 @@ pub fn sandbox(record: &SandboxRecord, previews: &Previews) -> SandboxView {
         created_at: rfc3339(record.created_ms),
         updated_at: rfc3339(record.updated_ms),
         expires_at: record.expires_ms.map(rfc3339),
+        on_ttl: blueprint.on_ttl,
     }
 }
 

@@ -1,8 +1,8 @@
 //! A sandbox at rest: waits for a command, a change from outside, the end of its TTL or of its idle window.
 
 use super::{FleetError, actor::SandboxActor, perform::WorkOutcome};
-use hostd_core::{Goal, Observed, Retry, SleepDecision, Transition, idle_inside_ms};
-use hostd_store::SandboxRecord;
+use hostd_core::{Expiry, Goal, Observed, Retry, SleepDecision, Transition, expiry, idle_inside_ms};
+use hostd_store::{SandboxRecord, StoreError};
 use protocol::api::IdlePolicy;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -56,7 +56,11 @@ impl SandboxActor {
         let now_ms = self.fleet.clock.now_ms();
         let mut ms = self.fleet.timing.inspect_every_ms;
         if let Some(expires_ms) = record.expires_ms {
-            ms = ms.min(expires_ms.saturating_sub(now_ms));
+            let due = expiry(record.blueprint.on_ttl, &record.state, Some(expires_ms), now_ms);
+            // The end of an operation is signalled.
+            if due != Expiry::AfterOperation {
+                ms = ms.min(expires_ms.saturating_sub(now_ms));
+            }
         }
         if may_sleep(&record) {
             ms = ms.min(self.next_idle_check_ms(&record));
@@ -94,14 +98,25 @@ impl SandboxActor {
             Some(IdleCheck { generation: self.record().generation, at: Instant::now() + after });
     }
 
-    /// Destroys a sandbox whose TTL has expired, whatever operation is under way.
+    /// Does what is due at the end of the TTL. A sandbox is destroyed whatever operation is under way.
     pub(super) async fn expire(&mut self) -> Result<(), FleetError> {
+        let now_ms = self.fleet.clock.now_ms();
         let record = self.record();
-        let expired = record.expires_ms.is_some_and(|expires_ms| expires_ms <= self.fleet.clock.now_ms());
-        if expired && record.state.goal != Goal::Destroyed {
-            info!(sandbox = %record.id, "sandbox TTL expired");
-            self.set_goal(Goal::Destroyed).await?;
-        }
+        let due = expiry(record.blueprint.on_ttl, &record.state, record.expires_ms, now_ms);
+        let deadline_ms = match due {
+            Expiry::NotDue | Expiry::AfterOperation => return Ok(()),
+            Expiry::Reach(goal) => self.deadline_ms(goal),
+            Expiry::Over => 0,
+        };
+        info!(sandbox = %record.id, ?due, "sandbox TTL expired");
+        self.situation.act();
+        let store = &self.fleet.store;
+        let expired = match store.expire_sandbox(&record.id, due, deadline_ms, now_ms).await {
+            // Reserved disk space has been released meanwhile.
+            Err(StoreError::Full) => store.expire_sandbox(&record.id, due, deadline_ms, now_ms).await?,
+            expired => expired?,
+        };
+        self.publish(expired);
         Ok(())
     }
 

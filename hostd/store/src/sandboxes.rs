@@ -13,10 +13,10 @@ use super::{
     tasks,
 };
 use hostd_core::{Demand, alternative_names, counts_as_up, generated_name};
-use protocol::api::{AttemptRelation, AttemptState, Label, SandboxId, SandboxScope, SandboxStatus};
+use protocol::api::{AttemptRelation, AttemptState, Label, OnTtl, SandboxId, SandboxScope, SandboxStatus};
 use rusqlite::{Connection, params};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Whether sandboxes that colleagues share are listed, and with whom.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -170,6 +170,7 @@ fn replace(
     let mut record = sandbox_row::load(conn, id)?;
     record.replaced_by = Some(new.id);
     record.expires_ms = Some(new.created_ms);
+    Arc::make_mut(&mut record.blueprint).on_ttl = OnTtl::Destroy;
     record.keep_workspace |= keep_workspace;
     record.updated_ms = new.created_ms;
     record.generation += 1;

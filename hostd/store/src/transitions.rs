@@ -12,10 +12,13 @@ use super::{
     sandbox_row::{load, name_holder, update},
     shares, tasks,
 };
-use hostd_core::{Blueprint, Demand, Environment, State, Transition, TransitionRefused, apply, counts_as_up};
+use hostd_core::{
+    Blueprint, Demand, Environment, Expiry, Goal, State, Transition, TransitionRefused, apply, counts_as_up,
+    expiry, expiry_after,
+};
 use protocol::{
     ServiceSpec,
-    api::{EgressRules, Limits, SandboxId, SandboxStatus},
+    api::{EgressRules, Limits, OnTtl, SandboxId, SandboxStatus},
 };
 use rusqlite::Connection;
 use serde_json::{Value, json};
@@ -28,6 +31,10 @@ pub struct SandboxUpdate {
     pub metadata: Option<BTreeMap<String, String>>,
     /// `Some(None)` removes the expiry.
     pub expires_ms: Option<Option<u64>>,
+    /// Part of the blueprint: how long the next run may be, where `on_ttl` does not destroy.
+    pub ttl_ms: Option<Option<u64>>,
+    /// Part of the blueprint.
+    pub on_ttl: Option<OnTtl>,
     pub keep_workspace: Option<bool>,
     /// Part of the blueprint: applies to the next attempt, earlier attempts keep theirs.
     pub services: Option<Vec<ServiceSpec>>,
@@ -58,6 +65,20 @@ impl Store {
         };
         let work = move |conn: &Connection| apply_transition(conn, &id, &change, now_ms);
         self.write_then("move_sandbox", work, committed).await
+    }
+
+    /// Does what is due at the end of the TTL, decided on the row as it is then: it may have got more time meanwhile.
+    /// `deadline_ms` is that of an operation towards the goal that `seen` has; if something else is due by now, or
+    /// nothing, the row stays as it is.
+    pub async fn expire_sandbox(
+        &self,
+        id: &SandboxId,
+        seen: Expiry,
+        deadline_ms: u64,
+        now_ms: u64,
+    ) -> Result<SandboxRecord> {
+        let id = *id;
+        self.write("expire_sandbox", move |conn| apply_expiry(conn, &id, seen, (deadline_ms, now_ms))).await
     }
 
     pub async fn update_sandbox(
@@ -91,6 +112,7 @@ pub(super) fn apply_transition(
         record.provisioning = record.provisioning.reset();
     }
     record.state = next;
+    record.expires_ms = expiry_after(&record.blueprint, &record.state, record.expires_ms, now_ms);
     record.updated_ms = now_ms;
     record.generation += 1;
     if let Some(death) = change.death() {
@@ -106,6 +128,31 @@ pub(super) fn apply_transition(
     update(conn, &record)?;
     events::insert(conn, &NewEvent::of_hostd(&record, &kind, data))?;
     Ok(record)
+}
+
+fn apply_expiry(
+    conn: &Connection,
+    id: &SandboxId,
+    seen: Expiry,
+    (deadline_ms, now_ms): (u64, u64),
+) -> Result<SandboxRecord> {
+    let record = load(conn, id)?;
+    let due = expiry(record.blueprint.on_ttl, &record.state, record.expires_ms, now_ms);
+    if due != seen {
+        return Ok(record);
+    }
+    let over = SandboxUpdate { expires_ms: Some(None), ..SandboxUpdate::default() };
+    match due {
+        Expiry::NotDue | Expiry::AfterOperation => Ok(record),
+        Expiry::Reach(goal @ Goal::Destroyed) => {
+            apply_transition(conn, id, &Transition::Accept { goal, deadline_ms }, now_ms)
+        }
+        Expiry::Reach(goal) => {
+            apply_update(conn, id, over, now_ms)?;
+            apply_transition(conn, id, &Transition::Accept { goal, deadline_ms }, now_ms)
+        }
+        Expiry::Over => apply_update(conn, id, over, now_ms),
+    }
 }
 
 /// Closes everything that is open in a destroyed sandbox, since no task drives it any more.
@@ -176,7 +223,10 @@ fn apply_update(
     if record.state.status == SandboxStatus::Destroyed {
         return Err(StoreError::Refused(TransitionRefused::Destroyed));
     }
-    if record.replaced_by.is_some() && (change.name.is_some() || change.expires_ms.is_some()) {
+    let is_about_ttl = change.expires_ms.is_some() || change.on_ttl.is_some();
+    // More time is either given, or refused.
+    let comes_late = is_about_ttl && record.state.goal == Goal::Destroyed;
+    if comes_late || (record.replaced_by.is_some() && (is_about_ttl || change.name.is_some())) {
         return Err(StoreError::Refused(TransitionRefused::Destroying));
     }
     if let Some(name) = &change.name
@@ -196,6 +246,8 @@ fn apply_update(
         ("name", replace(&mut record.name, change.name)),
         ("metadata", replace(&mut record.metadata, change.metadata)),
         ("expires_ms", replace(&mut record.expires_ms, change.expires_ms)),
+        ("ttl_ms", rebuild(&mut record.blueprint, change.ttl_ms, |blueprint| &mut blueprint.ttl_ms)),
+        ("on_ttl", rebuild(&mut record.blueprint, change.on_ttl, |blueprint| &mut blueprint.on_ttl)),
         ("keep_workspace", replace(&mut record.keep_workspace, change.keep_workspace)),
         ("services", rebuild(&mut record.blueprint, change.services, |blueprint| &mut blueprint.services)),
         ("egress", rebuild(&mut record.blueprint, change.egress, |blueprint| &mut blueprint.egress)),

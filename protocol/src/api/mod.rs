@@ -30,6 +30,7 @@ mod task_changes;
 mod task_revert;
 mod terminal;
 mod token;
+mod ttl;
 mod tunnel;
 
 pub use agent::{AgentView, WarmAnswer, WarmCreate};
@@ -74,7 +75,7 @@ pub use quota::{
 pub use sandbox::{
     ActivityView, AttemptRelation, AttemptState, AttemptView, DeathCause, EnsureAnswer, EventView,
     IdlePolicy, Limits, LimitsSpec, Page, Phase, PortView, PostMortem, PreviewHeaders, Problem, ProblemCode,
-    SandboxSpec, SandboxStatus, SandboxView, Seed, SleepsTo, TtlChange, Visibility,
+    SandboxSpec, SandboxStatus, SandboxView, Seed, SleepsTo, Visibility,
 };
 pub use secret::{
     BadSecretName, BadSecretRef, SECRET_NAME_MAX_BYTES, SECRET_VALUE_MAX_BYTES, SecretName, SecretRef,
@@ -93,4 +94,5 @@ pub use task_changes::{ChangesState, FileDiffView, TaskChangesView};
 pub use task_revert::{RevertCounts, RevertedFile, TaskRevert, TaskRevertView};
 pub use terminal::{SUBPROTOCOL, TOKEN_SUBPROTOCOL, TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText};
 pub use token::{TokenCreate, TokenCreated, TokenScope, TokenView};
+pub use ttl::{OnTtl, TtlChange};
 pub use tunnel::{TUNNEL_MESSAGE_MAX_BYTES, TUNNEL_SUBPROTOCOL};

@@ -4,8 +4,8 @@
 //! limits in `hostd/src/api/openapi/constraints.rs`, and the command sets it in `cli/src/sandbox_flags.rs`.
 
 use super::{
-    ApiErrorCode, DotfilesSpec, FailedStep, Network, NetworkSpec, Owner, SandboxId, SandboxScope, SetupSpec,
-    SetupView, SharedView, SnapshotId, SourceSpec,
+    ApiErrorCode, DotfilesSpec, FailedStep, Network, NetworkSpec, OnTtl, Owner, SandboxId, SandboxScope,
+    SetupSpec, SetupView, SharedView, SnapshotId, SourceSpec,
 };
 use crate::{Cursor, EnvMap, ListeningPort, Reason, ServiceSpec, TaskId};
 use serde::{Deserialize, Serialize};
@@ -60,9 +60,12 @@ pub struct SandboxSpec {
     pub visibility: Option<Visibility>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preview_headers: Option<PreviewHeaders>,
-    /// Time to live, as `90s`, `15m`, `4h` or `7d`, after which the sandbox is destroyed; absent: unlimited.
+    /// Time to live, as `90s`, `15m`, `4h` or `7d`; absent: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
+    /// What happens at the end of `ttl`; default: destroyed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_ttl: Option<OnTtl>,
     /// Key-value pairs of the client; hostd only stores them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
@@ -387,6 +390,9 @@ pub struct SandboxView {
     pub updated_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
+    /// What happens then; absent: it is destroyed.
+    #[serde(default, skip_serializing_if = "OnTtl::is_destroy")]
+    pub on_ttl: OnTtl,
 }
 
 /// The sandbox that was found or created: `POST /v1/sandboxes/ensure`.
@@ -406,14 +412,6 @@ pub struct Page<T> {
     pub items: Vec<T>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-}
-
-/// A new time to live, counted from now: `PATCH …/ttl`. Null removes the expiry.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct TtlChange {
-    pub ttl: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

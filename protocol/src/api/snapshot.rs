@@ -1,6 +1,6 @@
 //! Snapshots of the files of a sandbox.
 
-use super::{Owner, SandboxId, SnapshotId};
+use super::{IdlePolicy, NetworkSpec, OnTtl, Owner, SandboxId, SnapshotId, Visibility};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -63,8 +63,9 @@ pub struct SnapshotContent {
     pub sha256: String,
 }
 
-/// The sandbox to make from a snapshot: `POST /v1/snapshots/{snapshot}/fork`. Image, limits, ports, services and network
-/// are those of the sandbox that the snapshot was taken of; its environment, tokens, shares and holds are not.
+/// The sandbox to make from a snapshot: `POST /v1/snapshots/{snapshot}/fork`. Image, limits, ports and services are those
+/// of the sandbox that the snapshot was taken of, and so are network, idle policy and visibility where they are not given;
+/// its environment, tokens, shares and holds are not.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
@@ -81,6 +82,15 @@ pub struct SnapshotFork {
     /// Remaining lifetime, as in `2h`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
+    /// What happens at the end of `ttl`; default: destroyed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_ttl: Option<OnTtl>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkSpec>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_policy: Option<IdlePolicy>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub visibility: Option<Visibility>,
 }
 
 /// Where a snapshot is restored: `POST /v1/snapshots/{snapshot}/restore`.

@@ -197,8 +197,8 @@ fn sandboxes() -> Vec<Row> {
         ("LimitsChange", "cpus", json!({"minimum": limits::CPUS_MIN, "maximum": CPUS_MAX})),
         ("LimitsChange", "pids", whole(limits::PIDS_MIN, limits::PIDS_MAX)),
         ("TtlChange", "ttl", duration(limits::TTL_MAX_MS)),
-        // Null removes the expiry: a missing field must not mean the same.
-        ("TtlChange", "", json!({"required": ["ttl"]})),
+        ("TtlChange", "on_ttl", json!({"oneOf": null, "$ref": "#/components/schemas/OnTtl"})),
+        ("TtlChange", "", json!({"anyOf": [{"required": ["ttl"]}, {"required": ["on_ttl"]}]})),
         ("TokenCreate", "ttl", duration(limits::TTL_MAX_MS)),
         ("ImageImport", "name", pattern(IMAGE_NAME)),
         ("ImagePullCreate", "reference", pattern(IMAGE)),

@@ -4,7 +4,7 @@ use super::{ApiFixture, TestRequest};
 use futures_util::future::join_all;
 use hyper::Method;
 use protocol::api::TokenScope;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 #[tokio::test]
@@ -30,9 +30,18 @@ async fn a_sandbox_lives_and_is_destroyed() {
     let mut patch = TestRequest::post(&path(""), json!({"name": "new"}).to_string());
     *patch.inner.method_mut() = Method::PATCH;
     assert_eq!(fixture.send(patch).await.json()["name"], "new");
-    let mut ttl = TestRequest::post(&path("/ttl"), json!({"ttl": null}).to_string());
-    *ttl.inner.method_mut() = Method::PATCH;
-    assert!(fixture.send(ttl).await.json().get("expires_at").is_none());
+    let ttl = |change: Value| {
+        let mut request = TestRequest::post(&path("/ttl"), change.to_string());
+        *request.inner.method_mut() = Method::PATCH;
+        fixture.send(request)
+    };
+    for wrong in [json!({}), json!({"on_ttl": null}), json!({"on_ttl": "explode"}), json!({"ttl": "0s"})] {
+        assert_eq!(ttl(wrong.clone()).await.status, 400, "{wrong}");
+    }
+    let kept = ttl(json!({"on_ttl": "pause"})).await.json();
+    assert_eq!((&kept["on_ttl"], &kept["expires_at"]), (&json!("pause"), &view["expires_at"]));
+    let endless = ttl(json!({"ttl": null, "on_ttl": "destroy"})).await.json();
+    assert_eq!((endless.get("on_ttl"), endless.get("expires_at")), (None, None), "{endless}");
     for _ in 0..2 {
         let gone = fixture.send(TestRequest::new(Method::DELETE, &path(""))).await;
         assert_eq!(

@@ -4,6 +4,7 @@ mod adoption;
 mod backend_outage;
 mod doze;
 mod drift;
+mod expiry;
 pub(crate) mod fixture;
 mod memory_pressure;
 mod model_outcomes;

@@ -6,6 +6,7 @@ mod attempts;
 mod crash;
 mod database_file;
 mod events;
+mod expiry;
 mod log_quota;
 mod model_calls;
 mod names;
