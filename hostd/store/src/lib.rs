@@ -17,6 +17,7 @@
 pub mod access_watch;
 mod attempts;
 mod audits;
+mod client_records;
 mod clock;
 mod columns;
 mod connection;
@@ -73,6 +74,7 @@ mod wal;
 mod wal_checkpointer;
 mod writer;
 
+pub use client_records::ClientRecordChange;
 pub use clock::Clock;
 pub use egress::EgressFact;
 pub use error::{OpenError, StoreError};

@@ -50,6 +50,8 @@ pub const IDEMPOTENCY_RETENTION_MS: u64 = 24 * 3600 * 1000;
 pub const AUDIT_RETENTION_MS: u64 = 90 * 24 * 3600 * 1000;
 /// Retention of execs after their sandbox was destroyed.
 pub const EXECS_OF_DESTROYED_RETENTION_MS: u64 = 7 * 24 * 3600 * 1000;
+/// Retention of what protocols of clients knew of a sandbox after it was destroyed.
+pub const CLIENT_RECORDS_OF_DESTROYED_RETENTION_MS: u64 = 7 * 24 * 3600 * 1000;
 /// Retention of tasks and their events after their sandbox was destroyed.
 pub const TASKS_OF_DESTROYED_RETENTION_MS: u64 = 30 * 24 * 3600 * 1000;
 /// Retention of revoked and expired tokens: as long as the audit log names them.

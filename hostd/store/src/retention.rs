@@ -15,6 +15,7 @@ pub struct ExpiredRows {
     pub task_events: usize,
     pub task_changes: usize,
     pub tasks: usize,
+    pub client_records: usize,
 }
 
 /// `?1` is the time before which a row is expired, `?2` the most rows at once.
@@ -58,6 +59,11 @@ const TASKS: &str = "DELETE FROM tasks WHERE number IN
      AND NOT EXISTS (SELECT 1 FROM task_events WHERE task_events.task = tasks.number)
      AND NOT EXISTS (SELECT 1 FROM task_changes WHERE task_changes.task = tasks.number)
      LIMIT ?2)";
+
+const CLIENT_RECORDS: &str = "DELETE FROM client_records WHERE (sandbox, protocol) IN
+    (SELECT client_records.sandbox, protocol FROM client_records
+     JOIN sandboxes ON sandboxes.id = client_records.sandbox
+     WHERE sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1 LIMIT ?2)";
 
 impl Store {
     /// Deletes expired rows in small jobs, so that other jobs run in between.
@@ -119,6 +125,13 @@ impl Store {
                 .delete_in_batches(
                     TASKS,
                     before(limits::TASKS_OF_DESTROYED_RETENTION_MS),
+                    limits::RETENTION_BATCH_MAX_ROWS,
+                )
+                .await?,
+            client_records: self
+                .delete_in_batches(
+                    CLIENT_RECORDS,
+                    before(limits::CLIENT_RECORDS_OF_DESTROYED_RETENTION_MS),
                     limits::RETENTION_BATCH_MAX_ROWS,
                 )
                 .await?,

@@ -3,7 +3,7 @@
 //! Every table has tenant, principal and project, with '' for none. Times are milliseconds since the Unix
 //! epoch; enums are spelled as in the API; other structures are JSON.
 
-use super::error::OpenError;
+use super::{client_records, error::OpenError};
 use rusqlite::{Connection, TransactionBehavior};
 
 /// Migration n brings a database from `user_version` n-1 to n.
@@ -25,6 +25,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     LOG_TRIMMING,
     SNAPSHOTS,
     PROVISIONING,
+    client_records::SCHEMA,
 ];
 
 const FIRST: &str = "

@@ -3,6 +3,7 @@
 mod access_watch;
 mod api_rows;
 mod attempts;
+mod client_records;
 mod crash;
 mod database_file;
 mod events;

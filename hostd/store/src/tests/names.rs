@@ -128,7 +128,8 @@ async fn names_of_older_databases_are_made_unique() {
         ALTER TABLE sandboxes DROP COLUMN cpus_milli; ALTER TABLE sandboxes DROP COLUMN disk_bytes;
         DROP TABLE quotas; DROP TABLE log_sizes; DROP TABLE snapshots;
         ALTER TABLE sandboxes DROP COLUMN base_snapshot;
-        ALTER TABLE sandboxes DROP COLUMN provisioning; DROP TABLE dotfiles;",
+        ALTER TABLE sandboxes DROP COLUMN provisioning; DROP TABLE dotfiles;
+        DROP TABLE client_records;",
     )
     .unwrap();
     for (number, name) in [(1, "web"), (2, "web"), (3, "web"), (4, "web"), (5, "web-00000001"), (6, "shop")] {
