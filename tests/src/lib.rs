@@ -39,6 +39,7 @@ pub mod shell;
 pub mod small_disk;
 pub mod ssh_server;
 mod stale_directories;
+pub mod stock_clients;
 pub mod tasks;
 pub mod tls_terminator;
 pub mod tunnel;

@@ -22,7 +22,9 @@ impl StockClient {
     /// `packages` is a directory of `tests/clients`, `script` a path below it.
     pub fn python(packages: &str, script: &str) -> Result<Self> {
         let mut command = Command::new("python3");
-        command.env("PYTHONPATH", installed(packages)?.join("site-packages")).env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+            .env("PYTHONPATH", installed(packages)?.join("site-packages"))
+            .env("PYTHONDONTWRITEBYTECODE", "1");
         Ok(Self::of(command, script))
     }
 

@@ -1,1 +1,3 @@
 //! Stock clients, as people install them, against a real hostd.
+
+mod e2b;

@@ -1,0 +1,111 @@
+//! What E2B knows of a sandbox and Slipway does not: kept in the store beside the sandbox, out of sight of the user's
+//! metadata. A sandbox that was not made through E2B has the default.
+
+use crate::Clients;
+use hostd_store::StoreError;
+use protocol::api::SandboxId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tracing::error;
+
+const PROTOCOL: &str = "e2b";
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct E2bRecord {
+    /// The template as asked for; empty for a sandbox that was not made through E2B.
+    pub template: String,
+    pub at_timeout: AtTimeout,
+    /// Whether a request to a paused sandbox resumes it.
+    pub auto_resume: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_internet_access: Option<bool>,
+    /// The rules as asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Value>,
+    /// The number of the token that envd takes: each resume takes the next.
+    pub generation: u64,
+}
+
+/// What happens when the timeout has passed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AtTimeout {
+    #[default]
+    Kill,
+    /// Its memory is kept.
+    Pause,
+    /// Only its files are kept.
+    PauseFiles,
+}
+
+impl E2bRecord {
+    pub fn is_made_by_e2b(&self) -> bool {
+        !self.template.is_empty()
+    }
+}
+
+/// Returns the generation of the token that envd takes. No token has the one that is returned if the store fails.
+#[expect(dead_code, reason = "envd reads it")]
+pub async fn generation(clients: &Clients, sandbox: &SandboxId) -> u64 {
+    match load(clients, sandbox).await {
+        Ok(record) => record.generation,
+        Err(error) => {
+            error!(%sandbox, %error, "failed to read the generation of an envd token");
+            u64::MAX
+        }
+    }
+}
+
+pub async fn load(clients: &Clients, sandbox: &SandboxId) -> Result<E2bRecord, StoreError> {
+    let document = clients.parts.store.client_record(sandbox, PROTOCOL).await?;
+    Ok(parse(sandbox, document.as_deref()))
+}
+
+/// Returns the records of all sandboxes of these that have one.
+pub async fn load_all(
+    clients: &Clients,
+    sandboxes: Vec<SandboxId>,
+) -> Result<Vec<(SandboxId, E2bRecord)>, StoreError> {
+    let documents = clients.parts.store.client_records(sandboxes, PROTOCOL).await?;
+    Ok(documents.iter().map(|(sandbox, document)| (*sandbox, parse(sandbox, Some(document)))).collect())
+}
+
+/// Writes the record of a new sandbox, and returns it. One that there is stays: the request was repeated.
+pub async fn insert(
+    clients: &Clients,
+    sandbox: &SandboxId,
+    record: E2bRecord,
+) -> Result<E2bRecord, StoreError> {
+    change(clients, sandbox, move |present| match present.is_made_by_e2b() {
+        true => present,
+        false => E2bRecord { generation: present.generation, ..record },
+    })
+    .await
+}
+
+/// Changes a record in one transaction, and returns it as it is then.
+pub async fn change(
+    clients: &Clients,
+    sandbox: &SandboxId,
+    compute: impl FnOnce(E2bRecord) -> E2bRecord + Send + 'static,
+) -> Result<E2bRecord, StoreError> {
+    let id = *sandbox;
+    let compute = move |document: Option<String>| {
+        let present = parse(&id, document.as_deref());
+        let next = compute(present.clone());
+        let changed = document.is_none() || next != present;
+        changed.then(|| serde_json::to_string(&next).expect("a record has only text keys"))
+    };
+    let document = clients.parts.store.change_client_record(sandbox, PROTOCOL, Box::new(compute)).await?;
+    Ok(parse(sandbox, document.as_deref()))
+}
+
+fn parse(sandbox: &SandboxId, document: Option<&str>) -> E2bRecord {
+    let Some(document) = document else { return E2bRecord::default() };
+    serde_json::from_str(document).unwrap_or_else(|error| {
+        error!(%sandbox, %error, "the E2B record of a sandbox is damaged: it has the default");
+        // Not the first generation, which was valid once.
+        E2bRecord { generation: u64::MAX, ..E2bRecord::default() }
+    })
+}
