@@ -23,6 +23,7 @@ mod quota;
 mod row;
 mod snapshots;
 mod start;
+mod stock_client;
 mod tasks;
 mod terminal;
 mod throughput;
@@ -87,6 +88,7 @@ async fn run(wanted: Vec<String>) -> Result<()> {
     measure!("files", files::rows());
     measure!("terminal", terminal::rows());
     measure!("tls", tls::rows());
+    measure!("stock client", stock_client::rows());
     measure!("host", host::rows());
     measure!("density", host::density());
     measure!("docker", engine::rows());
