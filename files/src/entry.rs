@@ -9,7 +9,7 @@ use nix::{
     fcntl::readlinkat,
     sys::stat::{FileStat, SFlag, fstat},
 };
-use protocol::files::{FileEntry, FilePath, FileTime, FileType};
+use protocol::files::{FileEntry, FileOwner, FilePath, FileTime, FileType};
 use std::os::{
     fd::{AsFd, OwnedFd},
     unix::ffi::OsStringExt,
@@ -42,6 +42,7 @@ pub fn of_stat(path: FilePath, stat: &FileStat, target: Option<FilePath>) -> Fil
         modified: FileTime { seconds: stat.st_mtime, nanos: u32::try_from(stat.st_mtime_nsec).unwrap_or(0) },
         etag: etag(stat),
         target,
+        owner: Some(FileOwner { uid: stat.st_uid, gid: stat.st_gid }),
     }
 }
 

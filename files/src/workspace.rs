@@ -21,6 +21,8 @@ use std::{
 
 pub struct Workspace {
     top: OwnedFd,
+    /// What the kernel does with a path that leads out of the top: an absolute one, a `..`, such a link.
+    outward: ResolveFlag,
 }
 
 /// A name below an open directory: what verbs create, rename and delete.
@@ -33,14 +35,23 @@ pub struct Slot {
 impl Workspace {
     /// `top` is a directory; its owner decides whose workspace it is.
     pub fn new(top: OwnedFd) -> Self {
-        Self { top }
+        Self { top, outward: ResolveFlag::RESOLVE_BENEATH }
+    }
+
+    /// The root directory of a sandbox, opened inside it: absolute paths and links are those of the sandbox.
+    pub fn root(top: OwnedFd) -> Self {
+        Self { top, outward: ResolveFlag::RESOLVE_IN_ROOT }
+    }
+
+    fn is_root(&self) -> bool {
+        self.outward == ResolveFlag::RESOLVE_IN_ROOT
     }
 
     fn open(&self, path: &FilePath, flags: OFlag) -> Result<OwnedFd, FilesError> {
         let text = kernel_path(path)?;
         let how = OpenHow::new()
             .flags(flags | OFlag::O_CLOEXEC)
-            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+            .resolve(self.outward | ResolveFlag::RESOLVE_NO_MAGICLINKS);
         // The kernel gives up with EAGAIN where a rename elsewhere made it doubt a `..` of the path.
         for _ in 1..RESOLVE_TRIES {
             match openat2(&self.top, text.as_c_str(), how) {
@@ -81,6 +92,9 @@ impl Workspace {
                 // Not a link, or nothing there.
                 Err(Errno::EINVAL | Errno::ENOENT) => return Ok(slot),
                 Err(errno) => return Err(FilesError::at("read the link", &path)(errno)),
+                Ok(target) if self.is_root() && target.as_encoded_bytes().starts_with(b"/") => {
+                    path = FilePath(target.into_vec());
+                }
                 Ok(target) => path = joined(&split(&path)?.0, &target.into_vec())?,
             }
         }

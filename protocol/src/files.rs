@@ -73,6 +73,16 @@ impl<'de> Deserialize<'de> for FilePath {
     }
 }
 
+/// Where the paths of a request begin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FilesTop {
+    #[default]
+    Workspace,
+    /// The root directory of the sandbox, as its user sees it. Only a process inside can open it.
+    Root,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case")]
 pub enum FilesRequest {
@@ -310,6 +320,15 @@ pub struct FileEntry {
     pub etag: String,
     /// Where a symbolic link points to.
     pub target: Option<FilePath>,
+    /// As the sandbox has it; absent where another namespace looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<FileOwner>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileOwner {
+    pub uid: u32,
+    pub gid: u32,
 }
 
 /// A time of a file, since the Unix epoch.

@@ -9,8 +9,9 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{self, Gid, Uid};
-use protocol::files::FilesRequest;
+use protocol::files::{FilesRequest, FilesTop};
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -37,10 +38,17 @@ impl VerbSort {
     }
 }
 
+/// Which verb a process performs, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerbPlace {
+    pub sort: VerbSort,
+    pub top: FilesTop,
+}
+
 /// The argument of the process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessRequest {
-    pub sort: VerbSort,
+    pub place: VerbPlace,
     pub uid: u32,
     pub gid: u32,
     pub home: PathBuf,
@@ -87,15 +95,22 @@ fn close_output() -> io::Result<()> {
     Ok(())
 }
 
+/// Opened as the user: beneath the root it reaches what any program of the sandbox does, and no more.
+fn open_top(process: &ProcessRequest) -> io::Result<Workspace> {
+    Ok(match process.place.top {
+        FilesTop::Workspace => Workspace::new(File::open(&process.home)?.into()),
+        FilesTop::Root => Workspace::root(File::open("/")?.into()),
+    })
+}
+
 fn serve(caller: UnixStream, process: &ProcessRequest) -> io::Result<()> {
     let mut exchange = FramedExchange::new(caller)?;
     let request = match exchange.request() {
         Ok(request) => request,
         Err(error) => return exchange.finish(Err(FilesError::invalid(error.to_string()))),
     };
-    let done = if VerbSort::of(&request) == process.sort {
-        let top = std::fs::File::open(&process.home)?;
-        perform(&Workspace::new(top.into()), &mut exchange, &request)
+    let done = if VerbSort::of(&request) == process.place.sort {
+        perform(&open_top(process)?, &mut exchange, &request)
     } else {
         Err(FilesError::invalid("a watch is asked for with watch=1, and nothing else is"))
     };

@@ -1,6 +1,7 @@
 //! What each verb does to files, links and directories that are there.
 
 use super::fixture::Fixture;
+use crate::Workspace;
 use protocol::files::{
     ByteRange, FilePath, FileType, FilesErrorCode, FilesReply, FilesRequest, ListRequest, Selection,
     WriteMode, WriteRequest,
@@ -50,6 +51,32 @@ fn a_written_file_is_read_with_its_mode_and_parents() {
     );
     assert_eq!(fs::read(fixture.path("a/b/c.txt")).unwrap(), b"new");
     assert_eq!(fs::read_dir(fixture.path("a/b")).unwrap().count(), 1, "no temporary name is left");
+}
+
+#[test]
+fn paths_of_a_root_are_absolute_and_its_links_stay_in_it() {
+    let fixture = Fixture::new();
+    let root =
+        Fixture { workspace: Workspace::root(fs::File::open(fixture.path("")).unwrap().into()), ..fixture };
+    fs::create_dir(root.path("tmp")).unwrap();
+    fs::write(root.path("tmp/f"), "there").unwrap();
+    symlink("/tmp", root.path("absolute")).unwrap();
+    symlink("/tmp/f", root.path("file")).unwrap();
+    symlink("../../..", root.path("up")).unwrap();
+    for path in ["/tmp/f", "tmp/f", "/absolute/f", "/file", "/up/tmp/f", "/../tmp/f"] {
+        assert_eq!(root.reply(&read(path), b"").1, b"there", "{path}");
+    }
+    root.reply(&FilesRequest::Write(write("/file")), b"by link");
+    assert_eq!(fs::read(root.path("tmp/f")).unwrap(), b"by link");
+    assert!(root.path("file").is_symlink());
+    // What is outside has no name in it.
+    assert_eq!(code(&root, &read("/../secret"), b""), FilesErrorCode::NotFound);
+    let list =
+        ListRequest { path: "/tmp".into(), depth: 1, limit: 10, after: None, select: Selection::default() };
+    let FilesReply::Page { items, .. } = root.reply(&FilesRequest::List(list), b"").0 else {
+        panic!("a page")
+    };
+    assert_eq!(items[0].path, "/tmp/f".into());
 }
 
 #[test]

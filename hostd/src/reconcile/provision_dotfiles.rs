@@ -17,8 +17,8 @@ use protocol::{
     ProgramsRequest, ProgramsView,
     api::DotfilesInstall,
     files::{
-        ArchiveFormat, FileEntry, FilePath, FileType, FilesReply, FilesRequest, InstallReport, ListRequest,
-        Selection,
+        ArchiveFormat, FileEntry, FilePath, FileType, FilesReply, FilesRequest, FilesTop, InstallReport,
+        ListRequest, Selection,
     },
 };
 use serde_json::json;
@@ -195,7 +195,7 @@ async fn perform(
     body: &[u8],
 ) -> Result<FilesReply, DotfilesError> {
     let exchange = async {
-        let mut connection = control.files(request).await?;
+        let mut connection = control.files(FilesTop::Workspace, request).await?;
         for chunk in body.chunks(CHUNK_BYTES) {
             if connection.send(Bytes::copy_from_slice(chunk)).await.is_err() {
                 // The verb has ended; its reply says why.

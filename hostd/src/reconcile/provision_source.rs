@@ -13,7 +13,7 @@ use hyper::Method;
 use protocol::{
     CancelRequest, Exit,
     api::{Problem, ProblemCode, SecretRef},
-    files::{FilePath, FilesRequest},
+    files::{FilePath, FilesRequest, FilesTop},
 };
 use std::time::Duration;
 use tokio::time::timeout;
@@ -90,7 +90,8 @@ pub(super) async fn remove_mark(control: &Control, source: &Source) {
     let path = FilePath(clone_mark(source).into_bytes());
     let request = FilesRequest::Delete { path, recursive: false, if_match: None };
     let exchange = async {
-        let mut connection = control.files(&request).await.map_err(|error| error.to_string())?;
+        let mut connection =
+            control.files(FilesTop::Workspace, &request).await.map_err(|error| error.to_string())?;
         connection.finish().await.map_err(|error| error.to_string())?;
         connection.reply().await.map_err(|error| error.to_string())
     };

@@ -26,6 +26,11 @@ pub struct FileView {
     /// Where a symbolic link points to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+    /// The owner as programs of the sandbox see it; absent where hostd read the files itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gid: Option<u32>,
 }
 
 /// A page of a directory or tree, a directory before its content.

@@ -8,6 +8,7 @@ use super::{
     events, execs, files, follow_log, programs, request_body, services, stdin, task_events, tasks, terminal,
     tunnel, warm_agent,
 };
+use crate::files_process::VerbPlace;
 use crate::limits::{BODY_MAX_BYTES, HOLDS_MAX};
 use crate::supervisor::{Command, ExecCommand, Handle, HoldCommand, TaskCommand};
 use hyper::Request;
@@ -74,7 +75,9 @@ pub async fn handle_request(
             Ok(no_content())
         }
         Route::Tunnel { port } => tunnel::open(handle, &mut http, pending_upgrade, port).await,
-        Route::Files { sort } => files::open(handle, &mut http, pending_upgrade, sort),
+        Route::Files { sort, top } => {
+            files::open(handle, &mut http, pending_upgrade, VerbPlace { sort, top })
+        }
         Route::PanicHandler => {
             faults_configured(handle)?;
             panic!("asked to")

@@ -4,7 +4,7 @@
 use super::lingering_stream::LingeringStream;
 use super::response::{HttpResponse, Refusal};
 use super::upgrade::{self, PendingUpgrade};
-use crate::files_process::VerbSort;
+use crate::files_process::VerbPlace;
 use crate::supervisor::{Command, FilesStart, Handle};
 use hyper::Request;
 use hyper::body::Incoming;
@@ -20,14 +20,14 @@ pub fn open(
     handle: &Handle,
     request: &mut Request<Incoming>,
     pending_upgrade: &PendingUpgrade,
-    sort: VerbSort,
+    place: VerbPlace,
 ) -> Result<HttpResponse, Refusal> {
     upgrade::check(request, PROTOCOL)?;
-    let permit = handle.file_permit(sort)?;
+    let permit = handle.file_permit(place.sort)?;
     let handle = handle.clone();
     Ok(upgrade::switch(request, pending_upgrade, PROTOCOL, move |stream| async move {
         match take_socket(stream) {
-            Ok(caller) => handle.send(Command::StartFiles(FilesStart { caller, sort, permit })).await,
+            Ok(caller) => handle.send(Command::StartFiles(FilesStart { caller, place, permit })).await,
             Err(error) => tracing::warn!(%error, "failed to hand over a connection for files"),
         }
     }))

@@ -4,6 +4,7 @@ use super::query::Query;
 use crate::files_process::VerbSort;
 use crate::limits::{GRACE_DEFAULT_MS, GRACE_MAX_MS};
 use crate::supervisor::ServiceVerb;
+use protocol::files::FilesTop;
 use protocol::{Cursor, ErrorBody, ErrorCode, ExecId, HoldName, ServiceName, Stream, TaskId, WarmName};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,6 +127,7 @@ pub enum Route {
     PanicSupervisor,
 }
 
+        top: FilesTop,
 /// Operations on an agent that is started in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WarmVerb {
@@ -217,8 +219,9 @@ fn v1(method: &str, segments: &[&str], query: &Query<'_>) -> RouteMatch {
             Ok(Route::Tunnel { port: number.ok_or_else(bad)? })
         }),
         ["files"] => one("GET", method, || {
-            let watch = query.flag("watch", false)?;
-            Ok(Route::Files { sort: if watch { VerbSort::Watch } else { VerbSort::Other } })
+            let sort = if query.flag("watch", false)? { VerbSort::Watch } else { VerbSort::Other };
+            let top = if query.flag("anywhere", false)? { FilesTop::Root } else { FilesTop::Workspace };
+            Ok(Route::Files { sort, top })
         }),
         ["faults", "panic-handler"] => one("POST", method, || Ok(Route::PanicHandler)),
         ["faults", "panic-supervisor"] => one("POST", method, || Ok(Route::PanicSupervisor)),
@@ -396,8 +399,9 @@ mod tests {
             ),
             ("POST /v1/programs", Route::Programs),
             ("GET /v1/tunnel/65535", Route::Tunnel { port: 65535 }),
-            ("GET /v1/files", Route::Files { sort: VerbSort::Other }),
-            ("GET /v1/files?watch=1", Route::Files { sort: VerbSort::Watch }),
+            ("GET /v1/files", Route::Files { sort: VerbSort::Other, top: FilesTop::Workspace }),
+            ("GET /v1/files?anywhere=1", Route::Files { sort: VerbSort::Other, top: FilesTop::Root }),
+            ("GET /v1/files?watch=1", Route::Files { sort: VerbSort::Watch, top: FilesTop::Workspace }),
         ] {
             assert_eq!(parsed(request), Ok(route), "{request}");
         }

@@ -3,7 +3,7 @@
 use super::execs::Refusal;
 use super::main_loop::Supervisor;
 use crate::core::job::RawExit;
-use crate::files_process::{ProcessRequest, VerbSort};
+use crate::files_process::{ProcessRequest, VerbPlace, VerbSort};
 use crate::limits::{FILES_VERBS_MAX, FILES_WATCHES_MAX};
 use crate::sys::spawn;
 use nix::sys::signal::{Signal, kill};
@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// A connection that was upgraded, for a new process.
 pub struct FilesStart {
     pub caller: OwnedFd,
-    pub sort: VerbSort,
+    pub place: VerbPlace,
     pub permit: OwnedSemaphorePermit,
 }
 
@@ -89,16 +89,16 @@ impl Supervisor {
         if self.is_shutting_down() {
             return;
         }
-        let FilesStart { caller, sort, permit } = start;
-        match self.spawn_files(caller, sort) {
-            Ok(pid) => drop(self.file_verbs.live.insert(pid, LiveVerb { sort, _permit: permit })),
+        let FilesStart { caller, place, permit } = start;
+        match self.spawn_files(caller, place) {
+            Ok(pid) => drop(self.file_verbs.live.insert(pid, LiveVerb { sort: place.sort, _permit: permit })),
             Err(error) => tracing::warn!(%error, "failed to start a verb on files"),
         }
     }
 
-    fn spawn_files(&self, caller: OwnedFd, sort: VerbSort) -> io::Result<Pid> {
+    fn spawn_files(&self, caller: OwnedFd, place: VerbPlace) -> io::Result<Pid> {
         let config = &self.context.config;
-        let request = ProcessRequest { sort, uid: config.uid, gid: config.gid, home: config.home.clone() };
+        let request = ProcessRequest { place, uid: config.uid, gid: config.gid, home: config.home.clone() };
         spawn::files(&serde_json::to_string(&request)?, caller)
     }
 }

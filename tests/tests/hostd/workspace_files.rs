@@ -373,6 +373,36 @@ async fn files_of_a_sleeping_sandbox_are_served_without_waking_it() -> Result<()
 }
 
 #[tokio::test]
+async fn files_of_the_whole_sandbox_are_reached_as_its_user_while_it_runs() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let caller = hostd.operator()?;
+    let id = caller.create(&json!({})).await?;
+    let path = |name: &str, path: &str| format!("/v1/sandboxes/{id}/files/{name}?anywhere=true&path={path}");
+    let put = caller.send(Method::PUT, &path("content", "/tmp/new/x"), Bytes::from_static(b"there")).await?;
+    ensure!(put.status == 201, "{}", put.text());
+    ensure!(caller.prints(&id, "cat /tmp/new/x").await? == "there");
+    ensure!(caller.get(&path("content", "/home/user/../../tmp/new/x")).await?.text() == "there");
+    let stat: Value = caller.get(&path("stat", "/tmp/new/x")).await?.expect(200)?;
+    ensure!(stat["uid"] == 1000 && stat["path"] == "/tmp/new/x", "{stat}");
+    for (method, at, expected) in [
+        // As its user, nothing more.
+        (Method::GET, "/etc/shadow", 404),
+        (Method::GET, "/proc/1/environ", 403),
+        (Method::GET, "/run/runtimed/control.sock", 403),
+        (Method::PUT, "/usr/x", 403),
+        (Method::PUT, "/etc/hosts", 403),
+        (Method::GET, "/dev/null", 409),
+    ] {
+        let body = if method == Method::PUT { Bytes::from_static(b"x") } else { Bytes::new() };
+        let reply = caller.send(method.clone(), &path("content", at), body).await?;
+        ensure!(reply.status == expected, "{method} {at}: {} {}", reply.status, reply.text());
+    }
+    verb(&caller, &id, "stop").await?;
+    ensure!(caller.get(&path("stat", "/tmp")).await?.status == 409);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_sandbox_whose_files_are_inside_is_asleep_when_it_is() -> Result<()> {
     let (_hostd, files) = start(SANDBOX).await?;
     files.put("kept", b"kept").await?;

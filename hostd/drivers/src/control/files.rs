@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use files::frames::{self, DATA_MAX_BYTES, FrameKind, HEADER_BYTES};
 use hostd_core::limits;
 use hyper_util::rt::TokioIo;
-use protocol::files::{FilesFailure, FilesReply, FilesRequest};
+use protocol::files::{FilesFailure, FilesReply, FilesRequest, FilesTop};
 use std::{io, time::Duration};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -36,9 +36,17 @@ pub struct FilesConnection {
 
 impl Control {
     /// Begins a verb. The body, where the request has one, is sent next.
-    pub async fn files(&self, request: &FilesRequest) -> Result<FilesConnection, ControlError> {
-        let path =
-            if matches!(request, FilesRequest::Watch { .. }) { "/v1/files?watch=1" } else { "/v1/files" };
+    pub async fn files(
+        &self,
+        top: FilesTop,
+        request: &FilesRequest,
+    ) -> Result<FilesConnection, ControlError> {
+        let path = match (matches!(request, FilesRequest::Watch { .. }), top) {
+            (false, FilesTop::Workspace) => "/v1/files",
+            (true, FilesTop::Workspace) => "/v1/files?watch=1",
+            (false, FilesTop::Root) => "/v1/files?anywhere=1",
+            (true, FilesTop::Root) => "/v1/files?watch=1&anywhere=1",
+        };
         let within = Duration::from_millis(limits::CONTROL_TIMEOUT_MS);
         let stream = self.upgrade(path, frames::PROTOCOL, within).await?;
         FilesConnection::open(TokioIo::new(stream), request).await.map_err(ControlError::Unreachable)

@@ -3,7 +3,7 @@
 
 use super::{
     super::{Api, call::Call, error::CallError, limits},
-    failure, request_feed,
+    failure, params, request_feed,
     response_data::{ResponseData, SandboxData, ThreadData},
     thread_exchange::{self, BodyPart, RequestSide},
 };
@@ -19,7 +19,7 @@ use hostd_net::keyed_limiter::{InUse, KeyedLimiter, KeyedPermit};
 use hostd_store::SandboxRecord;
 use protocol::{
     api::{ApiErrorCode, DiskLevel, SandboxId, SandboxStatus},
-    files::{FilesFailure, FilesReply, FilesRequest},
+    files::{FilesFailure, FilesReply, FilesRequest, FilesTop},
 };
 use std::{io::PipeReader, os::fd::OwnedFd, time::Duration};
 use tokio::{
@@ -86,12 +86,13 @@ pub async fn perform(call: &Call, request: FilesRequest) -> Result<FilesAnswer, 
 
 /// Performs a verb on the sandbox that the path of the call names.
 pub async fn perform_with(call: &Call, request: FilesRequest, body: Body) -> Result<FilesAnswer, CallError> {
-    perform_on(&call.api, &*call.sandbox().await?, request, body).await
+    perform_on(&call.api, &*call.sandbox().await?, params::top(call)?, request, body).await
 }
 
 pub async fn perform_on(
     api: &Api,
     sandbox: &SandboxRecord,
+    top: FilesTop,
     request: FilesRequest,
     body: Body,
 ) -> Result<FilesAnswer, CallError> {
@@ -103,7 +104,7 @@ pub async fn perform_on(
         check_disk(api)?;
         api.store.check_disk_quota(&sandbox.owner).await?;
     }
-    let answer = perform_where_they_are(api, sandbox, request, body).await;
+    let answer = perform_where_they_are(api, sandbox, top, request, body).await;
     if changes_content {
         api.fleet.note_files_changed(&sandbox.id);
     }
@@ -113,17 +114,18 @@ pub async fn perform_on(
 async fn perform_where_they_are(
     api: &Api,
     sandbox: &SandboxRecord,
+    top: FilesTop,
     request: FilesRequest,
     body: Body,
 ) -> Result<FilesAnswer, CallError> {
     let driver = api.drivers.get(&sandbox.blueprint.driver);
-    let access = match api.settings.files_in_sandbox {
+    let access = match top == FilesTop::Root || api.settings.files_in_sandbox {
         true => WorkspaceAccess::Inside,
         false => driver.open_workspace(&sandbox.id).await?,
     };
     match access {
         WorkspaceAccess::Here(workspace) => on_thread(api, sandbox, workspace, request, body).await,
-        WorkspaceAccess::Inside => in_sandbox(api, sandbox, &request, body).await,
+        WorkspaceAccess::Inside => in_sandbox(api, sandbox, top, &request, body).await,
         WorkspaceAccess::Missing => {
             let message = "the sandbox has no files yet: it was never started";
             Err(CallError::new(ApiErrorCode::Conflict, message))
@@ -176,7 +178,7 @@ async fn on_thread(
         }
     };
     // Without an answer the thread panicked.
-    let answered = answered.map_err(|closed| CallError::internal(&closed))?;
+    let answered = answered.map_err(|closed| CallError::internal(&closed))?.map(without_owners);
     finish(answered, data, body).await
 }
 
@@ -207,10 +209,31 @@ fn as_user(
     files::perform(&Workspace::new(top), exchange, request).map_err(|error| error.failure())
 }
 
+/// Removes the owners of files, which are ids of this host.
+fn without_owners(mut reply: FilesReply) -> FilesReply {
+    match &mut reply {
+        FilesReply::Entry { entry, .. }
+        | FilesReply::Content { entry, .. }
+        | FilesReply::NotModified { entry } => {
+            entry.owner = None;
+        }
+        FilesReply::Page { items, .. } => items.iter_mut().for_each(|entry| entry.owner = None),
+        FilesReply::Done
+        | FilesReply::Written { .. }
+        | FilesReply::Archive
+        | FilesReply::Unpacked(_)
+        | FilesReply::Installed(_)
+        | FilesReply::Found { .. }
+        | FilesReply::Watching => {}
+    }
+    reply
+}
+
 /// Has a process inside the sandbox perform the verb. Nothing wakes for it.
 async fn in_sandbox(
     api: &Api,
     sandbox: &SandboxRecord,
+    top: FilesTop,
     request: &FilesRequest,
     mut body: Body,
 ) -> Result<FilesAnswer, CallError> {
@@ -228,7 +251,7 @@ async fn in_sandbox(
             return Err(asleep());
         }
     };
-    let mut connection = control.files(request).await?;
+    let mut connection = control.files(top, request).await?;
     while let Some(bytes) = request_feed::next_chunk(&mut body).await? {
         check_disk(api)?;
         if connection.send(bytes).await.is_err() {

@@ -8,7 +8,7 @@ use super::super::{
 };
 use protocol::{
     api::ApiErrorCode,
-    files::{ArchiveFormat, FilePath, Selection},
+    files::{ArchiveFormat, FilePath, FilesTop, Selection},
 };
 
 const fn param(name: &'static str, about: &'static str, kind: ParamKind) -> Param {
@@ -22,6 +22,11 @@ pub const PATH: &[Param] = &[param(
     "path",
     "Relative to `/home/sandbox`, or absolute below it; percent-encoded bytes",
     ParamKind::Path,
+)];
+pub const ANYWHERE: &[Param] = &[param(
+    "anywhere",
+    "true or 1: absolute paths of the whole sandbox, as its user sees it; only while it runs",
+    ParamKind::Flag,
 )];
 pub const FROM_TO: &[Param] = &[
     param("from", "The path that is there", ParamKind::Path),
@@ -72,16 +77,30 @@ pub const SEARCH: &[Param] = &[
     param("limit", "Matches returned; default 200", ParamKind::Number { least: 1, most: 2_000 }),
 ];
 
+/// Where the paths of the call begin.
+pub fn top(call: &Call) -> Result<FilesTop, CallError> {
+    let anywhere = call.query.flag("anywhere", false)?;
+    Ok(if anywhere { FilesTop::Root } else { FilesTop::Workspace })
+}
+
+/// A path as its verb takes it.
+fn from_top(call: &Call, path: &FilePath) -> FilePath {
+    match top(call) {
+        Ok(FilesTop::Root) => path.clone(),
+        Ok(FilesTop::Workspace) | Err(_) => below_home(path),
+    }
+}
+
 /// A path parameter of the call; the top where it is missing.
 pub fn path(call: &Call, name: &str) -> FilePath {
-    call.query.path(name).map(below_home).unwrap_or_default()
+    call.query.path(name).map(|path| from_top(call, path)).unwrap_or_default()
 }
 
 /// A path parameter that must be there. Only callers that may see the sandbox are told that it is missing.
 pub async fn required_path(call: &Call, name: &str) -> Result<FilePath, CallError> {
     call.sandbox().await?;
     let missing = || CallError::invalid(name, "give the path of the file");
-    call.query.path(name).map(below_home).ok_or_else(missing)
+    call.query.path(name).map(|path| from_top(call, path)).ok_or_else(missing)
 }
 
 /// An absolute path below the home, as programs inside see it, is one relative to it. Any other stays as it is: the

@@ -9,7 +9,7 @@ use super::{
         route_params::PAGE,
     },
     archive, content, entries, links,
-    params::{FOLLOW_LINK, FORMAT, FROM_TO, LIST, MODE, PATH, RECURSIVE, SEARCH, SELECT, WRITE},
+    params::{ANYWHERE, FOLLOW_LINK, FORMAT, FROM_TO, LIST, MODE, PATH, RECURSIVE, SEARCH, SELECT, WRITE},
     signed, tree, watch,
 };
 use hyper::Method;
@@ -29,21 +29,25 @@ fn single() -> Vec<Route> {
         Route::new(Method::GET, "/v1/sandboxes/{id}/files/stat", Read, entries::stat)
             .operation("statFile", "Get a file, directory or link; a sleeping sandbox stays asleep, as with every route of files")
             .query(PATH)
+            .query(ANYWHERE)
             .query(FOLLOW_LINK)
             .returns::<FileView>(200),
         Route::new(Method::POST, "/v1/sandboxes/{id}/files/mkdir", Write, entries::mkdir)
             .operation("makeDirectory", "Make a directory, and those above it; 200 where it is there already")
             .query(PATH)
+            .query(ANYWHERE)
             .query(MODE)
             .returns::<FileView>(200)
             .returns::<FileView>(201),
         Route::new(Method::POST, "/v1/sandboxes/{id}/files/move", Write, entries::rename)
             .operation("moveFile", "Move a file, directory or link")
             .query(FROM_TO)
+            .query(ANYWHERE)
             .returns::<FileView>(200),
         Route::new(Method::POST, "/v1/sandboxes/{id}/files/copy", Write, entries::copy)
             .operation("copyFile", "Copy a file, a link, or a directory with all that is in it")
             .query(FROM_TO)
+            .query(ANYWHERE)
             .returns::<FileView>(200),
         Route::new(Method::POST, "/v1/sandboxes/{id}/files/write-many", Write, entries::write_many)
             .operation("writeFiles", "Write many files, each at once; the first that fails ends the call")
@@ -58,16 +62,19 @@ fn bytes() -> Vec<Route> {
         Route::new(Method::GET, path, Read, content::read)
             .operation("readFile", "Read a file; `Range`, `If-Range` and `If-None-Match` apply")
             .query(PATH)
+            .query(ANYWHERE)
             .returns_media(200, BYTES)
             .returns_media(206, BYTES)
             .returns_media(304, ""),
         Route::new(Method::HEAD, path, Read, content::head)
             .operation("headFile", "Get size, tag, type and mode of a file as headers")
             .query(PATH)
+            .query(ANYWHERE)
             .returns_media(200, ""),
         Route::new(Method::PUT, path, Write, content::write)
             .operation("writeFile", "Write a file at once: its readers see the old content or the new. `If-Match` writes only what was read, `If-None-Match: *` only a new file")
             .query(PATH)
+            .query(ANYWHERE)
             .query(WRITE)
             .streamed_body()
             .audited()
@@ -76,6 +83,7 @@ fn bytes() -> Vec<Route> {
         Route::new(Method::DELETE, path, Write, entries::delete)
             .operation("deleteFile", "Delete a file, a link or a directory; `If-Match` applies")
             .query(PATH)
+            .query(ANYWHERE)
             .query(RECURSIVE)
             .returns_media(204, ""),
     ]
@@ -87,6 +95,7 @@ fn trees() -> Vec<Route> {
         Route::new(Method::GET, "/v1/sandboxes/{id}/files", Read, tree::list)
             .operation("listFiles", "List a directory, or a tree, in the order of the paths")
             .query(PATH)
+            .query(ANYWHERE)
             .query(LIST)
             .query(SELECT)
             .returns::<FilePage>(200),
@@ -114,6 +123,7 @@ fn trees() -> Vec<Route> {
         Route::new(Method::GET, "/v1/sandboxes/{id}/files/watch", Read, watch::watch)
             .operation("watchFiles", "Changes of a tree as server-sent events: `ready`, `created`, `modified`, `deleted`, `moved`, and `overflow` where changes were lost and the tree must be listed again")
             .query(PATH)
+            .query(ANYWHERE)
             .query(RECURSIVE)
             .headers(watch::LAST_EVENT_ID)
             .returns_sse(),

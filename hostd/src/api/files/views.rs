@@ -22,6 +22,8 @@ pub fn file(entry: &FileEntry) -> FileView {
         modified_at: rfc3339(time_ms(entry.modified)),
         etag: entry.etag.clone(),
         target: entry.target.as_ref().map(FilePath::lossy),
+        uid: entry.owner.map(|owner| owner.uid),
+        gid: entry.owner.map(|owner| owner.gid),
     }
 }
 

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use hostd_store::SandboxRecord;
 use protocol::{
     api::{ApiErrorCode, SandboxId},
-    files::{FileChangeKind, FilePath, FilesReply, FilesRequest, WatchLine},
+    files::{FileChangeKind, FilePath, FilesReply, FilesRequest, FilesTop, WatchLine},
 };
 use serde_json::json;
 use std::{
@@ -48,6 +48,7 @@ pub async fn watch(call: Call) -> CallResult {
     let sandbox = call.sandbox().await?;
     let key = WatchKey {
         sandbox: sandbox.id,
+        top: params::top(&call)?,
         path: params::path(&call, "path"),
         recursive: call.query.flag("recursive", true)?,
     };
@@ -60,6 +61,7 @@ pub async fn watch(call: Call) -> CallResult {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WatchKey {
     sandbox: SandboxId,
+    top: FilesTop,
     path: FilePath,
     recursive: bool,
 }
@@ -193,7 +195,7 @@ async fn find_or_start(
         return Ok(watch);
     }
     let request = FilesRequest::Watch { path: key.path.clone(), recursive: key.recursive };
-    let answer = backend::perform_on(api, sandbox, request, Body::empty()).await?;
+    let answer = backend::perform_on(api, sandbox, key.top, request, Body::empty()).await?;
     let FilesReply::Watching = answer.reply else { return Err(unexpected()) };
     let watch = Arc::new(Watch::new(super::super::dispatch::new_id()));
     api.file_watches.running().insert(key.clone(), watch.clone());
