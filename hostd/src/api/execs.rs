@@ -19,11 +19,11 @@ use hostd_store::{ExecBegun, ExecEnd, ExecRecord, SandboxRecord};
 use hyper::StatusCode;
 use protocol::{
     CancelRequest, ErrorCode, ExecId, ExecRequest, ExecState, ExecView, Exit, Resize, SignalRequest,
-    api::{ApiErrorCode, ExecAnswer, ExecCreate, SandboxId},
+    api::{ApiErrorCode, ExecAnswer, ExecCreate, Page, SandboxId},
 };
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use std::{sync::Arc, time::Duration};
+use std::{cmp::Reverse, sync::Arc, time::Duration};
 
 pub async fn create(call: Call) -> CallResult {
     let create: ExecCreate = call.json()?;
@@ -162,10 +162,29 @@ pub async fn list(call: Call) -> CallResult {
         |text: &str| ExecId::parse(text).map_err(|error| CallError::invalid("after", error.to_string()));
     let after = call.query.text("after").map(parsed).transpose()?;
     let limit = call.query.limit()?;
-    let records = call.api.store.execs(&sandbox.id, after.as_ref(), limit).await?;
+    if let Some(pid) = call.query.number("pid")? {
+        return Ok(ok(&with_pid(&call, &sandbox.id, pid).await?));
+    }
+    let store = &call.api.store;
+    let records = match call.query.flag("running", false)? {
+        true => store.running_execs(&sandbox.id, after.as_ref(), limit).await?,
+        false => store.execs(&sandbox.id, after.as_ref(), limit).await?,
+    };
     let mut page = views::page(&records, limit, views::exec_record, |record| record.id.to_string());
     refresh_running(&call, &sandbox.id, &mut page.items).await;
     Ok(ok(&page))
+}
+
+/// The execs whose leader has, or had, this pid since the sandbox was started: the running one first, then the newest.
+/// None of a sandbox that does not run.
+async fn with_pid(call: &Call, sandbox: &SandboxId, pid: u64) -> Result<Page<ExecAnswer>, CallError> {
+    let Ok((_, control)) = call.api.fleet.control(sandbox).await else {
+        return Ok(Page { items: Vec::new(), next: None });
+    };
+    let path = format!("/v1/execs?pid={pid}&limit={}", limits::PAGE_MAX);
+    let mut views: Vec<ExecView> = control.get(&path, CONTROL_TIMEOUT).await?;
+    views.sort_by_key(|view| (view.state == ExecState::Ended, Reverse(view.started_ms)));
+    Ok(Page { items: views.into_iter().map(views::exec).collect(), next: None })
 }
 
 /// Replaces running execs by runtimed's view: it knows of an exit before its event is stored, so no caller

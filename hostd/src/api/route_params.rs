@@ -14,6 +14,14 @@ const AFTER: &str = "Continue after this: `next` of the previous page";
 /// Pages by id, name or number.
 pub const PAGE: &[Param] = &[param("after", AFTER, ParamKind::PageId), LIMIT];
 pub const PAGE_BY_NAME: &[Param] = &[param("after", AFTER, ParamKind::Name), LIMIT];
+pub const OF_EXECS: &[Param] = &[
+    param("running", "true or 1: only those that run", ParamKind::Flag),
+    param(
+        "pid",
+        "Only those whose command has, or had, this pid since the sandbox was started: the running one, then the newest",
+        ParamKind::Number { least: 1, most: 1 << 22 },
+    ),
+];
 pub const PAGE_BY_SECRET: &[Param] = &[param("after", AFTER, ParamKind::Text { most_chars: 256 }), LIMIT];
 pub const PAGE_BY_NUMBER: &[Param] = &[param("after", AFTER, ParamKind::POSITION), LIMIT];
 pub const PAGE_BY_ATTEMPT: &[Param] =

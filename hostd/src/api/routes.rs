@@ -9,7 +9,7 @@ use super::{
         Route,
     },
     route_params::{
-        AGENTS_OF, APPLY, COLLECT, EVENTS, EVENTS_OF, FOLLOW, LAST_EVENT_ID, PAGE, PAGE_BY_ATTEMPT,
+        AGENTS_OF, APPLY, COLLECT, EVENTS, EVENTS_OF, FOLLOW, LAST_EVENT_ID, OF_EXECS, PAGE, PAGE_BY_ATTEMPT,
         PAGE_BY_NAME, PAGE_BY_NUMBER, PATH_OF_CHANGE, READ, REPLACE, SANDBOXES, STDIN, TENANT, TERMINAL,
         WAIT, WAIT_FOR_EXEC, WAKE, WORKSPACE,
     },
@@ -251,6 +251,7 @@ fn exec() -> Vec<Route> {
         Route::new(Method::GET, "/v1/sandboxes/{id}/execs", Read, execs::list)
             .operation("listExecs", "List execs, newest first")
             .query(PAGE_BY_NAME)
+            .query(OF_EXECS)
             .returns_page::<ExecAnswer>(200),
         Route::new(Method::GET, "/v1/sandboxes/{id}/execs/{exec}", Read, execs::get)
             .operation("getExec", "Get an exec; with `wait`, its exit and output")

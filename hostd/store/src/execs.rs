@@ -67,6 +67,16 @@ impl Store {
         self.read(move |conn| find(conn, &sandbox, &id)).await
     }
 
+    /// Returns execs without an exit, newest first; `after` is the last one of the previous page.
+    pub async fn running_execs(
+        &self,
+        sandbox: &SandboxId,
+        after: Option<&ExecId>,
+        limit: usize,
+    ) -> Result<Vec<ExecRecord>> {
+        self.list_execs("sandbox = ? AND exit IS NULL", sandbox, after, limit).await
+    }
+
     /// Returns execs newest first; `after` is the last one of the previous page.
     pub async fn execs(
         &self,
@@ -74,14 +84,24 @@ impl Store {
         after: Option<&ExecId>,
         limit: usize,
     ) -> Result<Vec<ExecRecord>> {
+        self.list_execs("sandbox = ?", sandbox, after, limit).await
+    }
+
+    async fn list_execs(
+        &self,
+        wanted: &'static str,
+        sandbox: &SandboxId,
+        after: Option<&ExecId>,
+        limit: usize,
+    ) -> Result<Vec<ExecRecord>> {
         let (sandbox, after) = (*sandbox, after.cloned());
         self.read(move |conn| {
-            let mut wanted = List::from("SELECT * FROM execs");
-            wanted.and_if("sandbox = ?", Some(String::from(sandbox)));
+            let mut list = List::from("SELECT * FROM execs");
+            list.and_if(wanted, Some(String::from(sandbox)));
             let number = "number < (SELECT page.number FROM execs page
                 WHERE page.sandbox = execs.sandbox AND page.id = ?)";
-            wanted.and_if(number, after.map(String::from));
-            wanted.run(conn, "number DESC", limit, parse)
+            list.and_if(number, after.map(String::from));
+            list.run(conn, "number DESC", limit, parse)
         })
         .await
     }

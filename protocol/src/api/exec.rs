@@ -59,6 +59,9 @@ pub struct ExecAnswer {
     pub argv: Vec<String>,
     pub cwd: String,
     pub tty: bool,
+    /// The pid of the command inside the sandbox, also after its end, until the sandbox is stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -27,8 +27,8 @@ pub async fn handle_request(
         Route::Status => Ok(ok(&handle.ask(|reply| Command::Status { reply }).await?)),
         Route::Ports => Ok(ok(&handle.ask(|reply| Command::Ports { reply }).await?)),
         Route::StartExec { wait_ms } => execs::start(handle, http.into_body(), wait_ms).await,
-        Route::Execs { after, limit } => {
-            Ok(ok(&handle.ask(|reply| ExecCommand::List { after, limit, reply }).await?))
+        Route::Execs { pid, after, limit } => {
+            Ok(ok(&handle.ask(|reply| ExecCommand::List { pid, after, limit, reply }).await?))
         }
         Route::Exec { id, wait_ms } => execs::view(handle, id, wait_ms).await,
         Route::ExecOutput { id, read } => {

@@ -7,6 +7,9 @@ use crate::supervisor::ServiceVerb;
 use protocol::files::FilesTop;
 use protocol::{Cursor, ErrorBody, ErrorCode, ExecId, HoldName, ServiceName, Stream, TaskId, WarmName};
 
+/// The largest pid that Linux has.
+const PID_MAX: u64 = 1 << 22;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
     Health,
@@ -16,6 +19,8 @@ pub enum Route {
         wait_ms: Option<u64>,
     },
     Execs {
+        /// Only those whose leader has, or had, this pid.
+        pid: Option<i32>,
         after: Option<ExecId>,
         limit: usize,
     },
@@ -122,12 +127,12 @@ pub enum Route {
     /// Upgrades to the frames of one verb on files.
     Files {
         sort: VerbSort,
+        top: FilesTop,
     },
     PanicHandler,
     PanicSupervisor,
 }
 
-        top: FilesTop,
 /// Operations on an agent that is started in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WarmVerb {
@@ -234,7 +239,8 @@ fn execs(method: &str, segments: &[&str], query: &Query<'_>) -> RouteMatch {
         [] if method == "POST" => Some(query.wait().map(|wait_ms| Route::StartExec { wait_ms })),
         [] => one("GET", method, || {
             let after = query.text("after").map(exec_id).transpose()?;
-            Ok(Route::Execs { after, limit: query.limit()? })
+            let pid = query.number("pid", 1..=PID_MAX)?.and_then(|pid| i32::try_from(pid).ok());
+            Ok(Route::Execs { pid, after, limit: query.limit()? })
         }),
         [id] => one("GET", method, || Ok(Route::Exec { id: exec_id(id)?, wait_ms: query.wait()? })),
         [id, "output"] => {

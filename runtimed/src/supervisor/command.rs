@@ -66,6 +66,7 @@ pub enum ExecCommand {
         reply: Reply<Box<ExecView>>,
     },
     List {
+        pid: Option<i32>,
         after: Option<ExecId>,
         limit: usize,
         reply: Reply<Vec<ExecView>>,

@@ -2,6 +2,7 @@
 //! nothing.
 
 use super::command::{Command, ExecCommand, HoldCommand, Reply, ServiceCommand};
+use super::exec::Exec;
 use super::execs::Refusal;
 use super::main_loop::Supervisor;
 use crate::core::manifest::Invalid;
@@ -39,8 +40,8 @@ impl Supervisor {
         match command {
             ExecCommand::Start { request, reply } => send_reply(reply, self.start_exec(*request)),
             ExecCommand::View { id, reply } => send_reply(reply, self.exec_view(&id).map(Box::new)),
-            ExecCommand::List { after, limit, reply } => {
-                send_reply(reply, Ok(self.exec_views(after.as_ref(), limit)));
+            ExecCommand::List { pid, after, limit, reply } => {
+                send_reply(reply, Ok(self.exec_views(pid, after.as_ref(), limit)));
             }
             ExecCommand::Signal { id, signal, scope, reply } => {
                 let order = Order::Signal { signal: signal as i32, scope };
@@ -132,10 +133,11 @@ impl Supervisor {
         Ok(exec.view(exec.job().and_then(|job| self.context.jobs.shim(job))))
     }
 
-    /// Execs sorted by id, after a given one.
-    fn exec_views(&self, after: Option<&ExecId>, limit: usize) -> Vec<ExecView> {
+    /// Execs sorted by id, after a given one; only those whose leader has, or had, this pid.
+    fn exec_views(&self, pid: Option<i32>, after: Option<&ExecId>, limit: usize) -> Vec<ExecView> {
         let later = |id: &ExecId| after.is_none_or(|after| id > after);
-        let execs = self.execs.iter().filter(|exec| later(&exec.start.id)).take(limit);
+        let asked = |exec: &&Exec| later(&exec.start.id) && (pid.is_none() || exec.pid == pid);
+        let execs = self.execs.iter().filter(asked).take(limit);
         execs.map(|exec| exec.view(exec.job().and_then(|job| self.context.jobs.shim(job)))).collect()
     }
 

@@ -16,12 +16,14 @@ use std::sync::Arc;
 
 pub struct Exec {
     pub start: ExecStart,
+    /// The leader's, also after its end; unknown where another boot ran it.
+    pub pid: Option<i32>,
     pub log: OutputLog,
     pub state: State,
 }
 
 pub enum State {
-    Running { job: JobId, pid: Option<i32>, input: Option<Arc<JobInput>>, started_at: u64 },
+    Running { job: JobId, input: Option<Arc<JobInput>>, started_at: u64 },
     Left { job: JobId, end: ExecEnd, background: u32 },
     Gone { end: ExecEnd },
 }
@@ -57,17 +59,13 @@ impl Exec {
     /// The exec as callers see it. `shim` is used to list leftover processes.
     pub fn view(&self, shim: Option<Pid>) -> ExecView {
         let end = self.end();
-        let pid = match &self.state {
-            State::Running { pid, .. } => *pid,
-            State::Left { .. } | State::Gone { .. } => None,
-        };
         ExecView {
             id: self.start.id.clone(),
             state: if end.is_some() { ExecState::Ended } else { ExecState::Running },
             argv: self.start.argv.clone(),
             cwd: self.start.cwd.clone(),
             tty: self.start.tty,
-            pid,
+            pid: self.pid,
             started_ms: self.start.started_ms,
             ended_ms: end.map(|end| end.ended_ms),
             duration_ms: end.map(|end| end.duration_ms),

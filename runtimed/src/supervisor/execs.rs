@@ -58,7 +58,7 @@ impl Execs {
                 context.record(ended(&start.id, &end, 0));
             }
             log.ended(end.output_end);
-            execs.table.insert(Exec { start, log, state: State::Gone { end } });
+            execs.table.insert(Exec { start, pid: None, log, state: State::Gone { end } });
         }
         execs.forget_old(context);
         execs.remove_unknown();
@@ -149,8 +149,8 @@ impl Execs {
             self.record(id, &not_begun(&error.to_string()));
             no_shim(&error)
         })?;
-        let state = State::Running { job, pid: None, input: None, started_at: monotonic_ms() };
-        self.table.insert(Exec { start, log: OutputLog::fresh(dir), state });
+        let state = State::Running { job, input: None, started_at: monotonic_ms() };
+        self.table.insert(Exec { start, pid: None, log: OutputLog::fresh(dir), state });
         Ok(())
     }
 
@@ -168,8 +168,8 @@ impl Execs {
                 let tty = exec.start.tty;
                 context.record(Fact::ExecStarted { exec: id.clone(), pid: leader, tty });
                 exec.log.change(|head| head.started = true);
-                let State::Running { pid, input, .. } = &mut exec.state else { return None };
-                *pid = Some(leader);
+                exec.pid = Some(leader);
+                let State::Running { input, .. } = &mut exec.state else { return None };
                 *input = descriptor.and_then(|fd| JobInput::new(fd, tty).ok()).map(Arc::new);
                 input.clone()
             }

@@ -306,6 +306,26 @@ async fn execs_are_listed_newest_first_with_a_cursor() -> Result<()> {
 }
 
 #[tokio::test]
+async fn execs_are_found_by_the_pid_of_their_command() -> Result<()> {
+    let place = Fixture::new(&json!({})).await?;
+    let ended = place.run(&json!({"id": "ended", "shell": "echo $$"})).await?;
+    let pid = ended["pid"].as_u64().context("a pid")?;
+    ensure!(ended["stdout"] == format!("{pid}\n"), "{ended}");
+    place.started("running", &json!({"shell": "echo up; exec sleep 1000"}), "up").await?;
+    let ids = async |query: &str| -> Result<Vec<String>> {
+        let page: Value = place.caller.get(&place.path(query)).await?.expect(200)?;
+        let items = page["items"].as_array().context("a list")?;
+        Ok(items.iter().filter_map(|exec| exec["id"].as_str().map(str::to_owned)).collect())
+    };
+    ensure!(ids(&format!("?pid={pid}")).await? == ["ended"]);
+    ensure!(ids("?pid=4000000").await?.is_empty());
+    ensure!(ids("?running=true").await? == ["running"]);
+    ensure!(ids("").await? == ["running", "ended"]);
+    ensure!(place.caller.get(&place.path("?pid=0")).await?.status == 400);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_wrong_exec_is_refused_by_the_name_of_its_field_and_its_id_stays_free() -> Result<()> {
     let place = Fixture::new(&json!({})).await?;
     let table = [

@@ -146,7 +146,8 @@ async fn the_same_id_runs_once_however_often_it_is_asked_for() -> Result<()> {
     views.push(sandbox.client().exec(request.clone()).await?);
     for view in &views {
         ensure!(view.exit == Some(Exit::Exited { code: 3 }) && stdout(view)? == "out\n", "{view:?}");
-        ensure!((view.started_ms, view.pid) == (views[0].started_ms, None), "{view:?}");
+        ensure!(view.pid.is_some(), "it tells the pid that the command had: {view:?}");
+        ensure!((view.started_ms, view.pid) == (views[0].started_ms, views[0].pid), "{view:?}");
     }
     ensure!(std::fs::read_to_string(sandbox.app().join("runs"))? == "run\n");
     sandbox.stop().await
