@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Increase when the generated part changes: running sandboxes keep the old one.
-const VERSION: &str = "2";
+const VERSION: &str = "3";
 const NAMES: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 /// Bound where they exist.
 const ETC_BOUND: [&str; 5] = ["etc/ssl", "etc/pki", "etc/ca-certificates", "etc/alternatives", "etc/fonts"];

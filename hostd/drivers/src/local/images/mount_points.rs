@@ -14,7 +14,7 @@ use protocol::AGENTS_DIR;
 use std::{
     fs::{self, File},
     io::{self, Write},
-    os::unix::fs::{MetadataExt, lchown},
+    os::unix::fs::{MetadataExt, lchown, symlink},
     path::Path,
 };
 
@@ -24,6 +24,11 @@ pub const RUNTIMED_INSIDE: &str = "/.runtimed";
 /// Directories that every image must have as mount points, besides `RUNTIMED_INSIDE`.
 const MOUNT_POINTS: [&str; 8] =
     ["dev", "proc", "sys", "tmp", "var/tmp", "run/runtimed", "run/slipway", "home/sandbox"];
+
+/// The home of the user as clients of E2B know it.
+const USER_HOME: &str = "home/user";
+/// Relative: it is the same in every view of the tree.
+const USER_HOME_TARGET: &str = "sandbox";
 
 /// As engines write it.
 const HOSTS: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
@@ -38,7 +43,17 @@ pub fn make_all(rootfs: &Path) -> io::Result<()> {
     for point in SCRATCH {
         make_world_writable(rootfs, point).map_err(|error| at(point, &error))?;
     }
+    link_user_home(rootfs).map_err(|error| at(USER_HOME, &error))?;
     file(rootfs, RUNTIMED_INSIDE.trim_start_matches('/')).map_err(|error| at(RUNTIMED_INSIDE, &error))
+}
+
+/// Links `/home/user` to the workspace where there is nothing with that name. `/home` is a plain directory: a mount point is
+/// in it.
+fn link_user_home(rootfs: &Path) -> io::Result<()> {
+    match symlink(USER_HOME_TARGET, rootfs.join(USER_HOME)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// Writes `/etc/hosts` where an image has none, as images of layers do: engines add it, and without it there is no
@@ -73,6 +88,10 @@ pub fn fill_layer(merged: &Path, layer: &Path, volumes: &[String]) -> io::Result
     for point in SCRATCH.into_iter().chain(volumes.iter().map(String::as_str)) {
         cover_parts(merged, layer, point).map_err(|error| at(point, &error))?;
         make_world_writable(layer, point).map_err(|error| at(point, &error))?;
+    }
+    if kind_of(merged, USER_HOME)? == Kind::Missing {
+        let link = || cover_parts(merged, layer, "home").and_then(|()| link_user_home(layer));
+        link().map_err(|error| at(USER_HOME, &error))?;
     }
     if kind_of(merged, RUNTIMED_INSIDE)? == Kind::Missing {
         file(layer, RUNTIMED_INSIDE.trim_start_matches('/')).map_err(|error| at(RUNTIMED_INSIDE, &error))?;
@@ -171,7 +190,7 @@ fn at(point: &str, error: &io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_layer_has_the_mount_points_that_the_image_lacks_and_keeps_the_others() {
@@ -197,6 +216,7 @@ mod tests {
             assert_eq!(mode(name), expected, "{name}");
         }
         assert!(layer.join(".runtimed").is_file());
+        assert_eq!(fs::read_link(layer.join(USER_HOME)).expect("a link"), Path::new("sandbox"));
     }
 
     #[test]
