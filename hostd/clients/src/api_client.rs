@@ -11,7 +11,7 @@ use hyper::{
     http::Extensions,
     upgrade::OnUpgrade,
 };
-use protocol::api::{ApiError, ApiErrorBody, ApiErrorCode};
+use protocol::api::{ApiError, ApiErrorBody, ApiErrorCode, SandboxId};
 use serde::{Serialize, de::DeserializeOwned};
 use std::convert::Infallible;
 use tower::{ServiceExt, util::BoxCloneSyncService};
@@ -27,6 +27,11 @@ pub type ApiService = BoxCloneSyncService<Request<Body>, Response<Body>, Infalli
 #[derive(Debug, Clone)]
 pub struct DelegatedIdentity(pub Identity);
 
+/// Request extension: the caller may call routes of this sandbox only, whatever its identity may do. Only code of hostd can
+/// set it.
+#[derive(Debug, Clone, Copy)]
+pub struct OnlySandbox(pub SandboxId);
+
 /// How calls are authenticated.
 #[derive(Clone)]
 pub enum Credential {
@@ -36,6 +41,8 @@ pub enum Credential {
     Token(String),
     /// A caller that the protocol authenticated.
     Identity(Box<Identity>),
+    /// The same, for routes of one sandbox.
+    OnSandbox(Box<Identity>, SandboxId),
 }
 
 /// Makes calls for one request, with its credential, connection and request id. Cheap to clone.
@@ -106,7 +113,11 @@ impl ApiClient {
             *request.body_mut() = Body::from(text);
             request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        let response = self.send(request).await?;
+        Self::read_json(self.send(request).await?).await
+    }
+
+    /// Reads the document of a response; one without content reads as `null`.
+    pub async fn read_json<T: DeserializeOwned>(response: Response<Body>) -> Result<T, ApiFailure> {
         let whole = read(response.into_body()).await?;
         let document: &[u8] = if whole.is_empty() { b"null" } else { &whole };
         serde_json::from_slice(document).map_err(|error| internal(&error))
@@ -147,6 +158,10 @@ impl ApiClient {
             }
             Credential::Identity(identity) => {
                 request.extensions_mut().insert(DelegatedIdentity((**identity).clone()));
+            }
+            Credential::OnSandbox(identity, sandbox) => {
+                request.extensions_mut().insert(DelegatedIdentity((**identity).clone()));
+                request.extensions_mut().insert(OnlySandbox(*sandbox));
             }
         }
         Ok(())

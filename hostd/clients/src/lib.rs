@@ -21,7 +21,7 @@ mod open_sandbox;
 mod respond;
 mod select;
 
-pub use api_client::{ApiClient, ApiFailure, ApiService, Credential, DelegatedIdentity};
+pub use api_client::{ApiClient, ApiFailure, ApiService, Credential, DelegatedIdentity, OnlySandbox};
 pub use client_key::ClientKey;
 pub use select::{ClientHosts, Protocol, SelectError, select};
 

@@ -24,7 +24,7 @@ use axum::{
     routing::{MethodFilter, on},
 };
 use bytes::Bytes;
-use hostd_clients::{Clients, DelegatedIdentity};
+use hostd_clients::{Clients, DelegatedIdentity, OnlySandbox};
 use hostd_core::Identity;
 use hostd_net::backpressure::SourceWindow;
 use hostd_store::access_watch::AccessWatch;
@@ -34,7 +34,7 @@ use hyper::{
     http::Extensions,
     upgrade::OnUpgrade,
 };
-use protocol::api::ApiErrorCode;
+use protocol::api::{ApiErrorCode, SandboxId};
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -258,11 +258,24 @@ async fn authorize(
     {
         return Err((Some(caller), failure));
     }
+    if let Some(OnlySandbox(only)) = connection.get::<OnlySandbox>()
+        && !is_of_sandbox(route, params, only)
+    {
+        let message = "this credential is for another sandbox";
+        return Err((Some(caller), CallError::new(ApiErrorCode::Forbidden, message)));
+    }
     if route.required.met_by(&caller) {
         return Ok(caller);
     }
     let message = format!("this call needs {}", route.required.description());
     Err((Some(caller), CallError::new(ApiErrorCode::Forbidden, message)))
+}
+
+/// Whether a call is about this sandbox.
+fn is_of_sandbox(route: &Route, params: &Params, sandbox: &SandboxId) -> bool {
+    let named = params.as_ref().ok().and_then(|params| params.iter().find(|(name, _)| *name == "id"));
+    let same = named.is_some_and(|(_, id)| id.parse::<SandboxId>().is_ok_and(|id| id == *sandbox));
+    same && route.path.starts_with("/v1/sandboxes/{id}")
 }
 
 /// A request whose caller may use the route.

@@ -2,9 +2,11 @@
 
 use super::{ADMIN, ApiFixture, TestRequest, TestResponse};
 use crate::api::{Auth, peer::Peer};
+use hostd_clients::{DelegatedIdentity, OnlySandbox};
 use hostd_core::limits;
+use hostd_store::token_auth::operator;
 use hyper::Method;
-use protocol::api::TokenScope;
+use protocol::api::{SandboxId, TokenScope};
 use serde_json::json;
 
 #[tokio::test]
@@ -217,5 +219,30 @@ async fn a_request_keeps_its_own_id_if_it_is_well_formed() {
     for bad in ["a b", "", "x\"y", &"x".repeat(65)] {
         let given = fixture.send(request(bad)).await.headers["x-request-id"].to_str().unwrap().to_owned();
         assert_eq!(given.len(), 26, "{bad:?} became {given}");
+    }
+}
+
+#[tokio::test]
+async fn a_credential_for_one_sandbox_reaches_no_other_route() {
+    let fixture = ApiFixture::new().await;
+    let (mine, other) = (fixture.sandbox().await, fixture.sandbox().await);
+    let only = mine.parse::<SandboxId>().expect("an id");
+    let identity = || DelegatedIdentity(operator("test".to_owned()));
+    for (method, path, expected) in [
+        (Method::GET, format!("/v1/sandboxes/{mine}"), 200),
+        (Method::GET, format!("/v1/sandboxes/{}", mine.to_ascii_uppercase()), 200),
+        (Method::GET, format!("/v1/sandboxes/{mine}/execs"), 200),
+        (Method::GET, format!("/v1/sandboxes/{other}"), 403),
+        (Method::GET, format!("/v1/sandboxes/{other}/execs"), 403),
+        (Method::GET, format!("/v1/sandboxes/{other}%2F..%2F{mine}"), 403),
+        (Method::GET, "/v1/sandboxes".to_owned(), 403),
+        (Method::GET, "/v1/tokens".to_owned(), 403),
+        (Method::GET, "/v1/images/host".to_owned(), 403),
+    ] {
+        // As an operator: the restriction is the only one.
+        let mut request = TestRequest::new(method, &path).without("authorization");
+        request.inner.extensions_mut().insert(identity());
+        request.inner.extensions_mut().insert(OnlySandbox(only));
+        assert_eq!(fixture.send(request).await.status, expected, "{path}");
     }
 }
