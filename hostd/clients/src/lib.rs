@@ -36,6 +36,7 @@ use std::{collections::BTreeSet, sync::Arc};
 #[derive(Clone)]
 pub struct Clients {
     parts: Arc<ClientParts>,
+    envd: Arc<e2b::EnvdState>,
 }
 
 pub struct ClientParts {
@@ -51,7 +52,7 @@ pub struct ClientParts {
 
 impl Clients {
     pub fn new(parts: ClientParts) -> Self {
-        Self { parts: Arc::new(parts) }
+        Self { parts: Arc::new(parts), envd: Arc::default() }
     }
 
     /// Returns the protocol of a request; `None` for Slipway's own API.

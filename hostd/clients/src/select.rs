@@ -146,6 +146,8 @@ mod tests {
 
     const SANDBOX: &str = "01jb9xyzabcdefghjkmnpqrstv";
 
+    type Headers<'a> = [(&'static str, &'a str)];
+
     #[track_caller]
     fn selected(
         uri: &str,
@@ -165,7 +167,7 @@ mod tests {
         let inside = format!("49983-{SANDBOX}.example.com:8080");
         let code = format!("49999-{SANDBOX}.EXAMPLE.com");
         let app = format!("3000-{SANDBOX}.example.com");
-        let table: &[(&str, &[(&'static str, &str)], Option<Protocol>)] = &[
+        let table: &[(&str, &Headers<'_>, Option<Protocol>)] = &[
             ("/sandboxes", &[("host", "x")], None),
             ("/sandboxes", &[("x-api-key", "e2b_1")], Some(Protocol::E2b)),
             ("/metrics", &[("authorization", "Bearer t")], None),

@@ -1,23 +1,17 @@
-//! E2B: the sandboxes of its control plane, and the processes and files inside them.
+//! E2B: the sandboxes of its control plane, and the processes, files and code inside them.
 //!
 //! ```text
 //!  X-API-KEY, api.<domain> ──▶ control: create, list, pause, connect, snapshots, …
-//!  X-Access-Token, <port>-<id>.<domain> ──▶ envd
+//!  X-Access-Token, <port>-<id>.<domain> ──▶ envd: processes, files, PTYs
 //!                     record: what E2B knows of a sandbox and Slipway does not
 //! ```
 
+mod connect;
 mod control;
+mod envd;
 mod envd_token;
 mod record;
-
-pub use control::serve;
-
 pub mod traffic_token;
 
-use crate::{Clients, respond};
-use axum::{body::Body, response::Response};
-use hyper::{Request, StatusCode};
-
-pub async fn serve_sandbox(_clients: &Clients, _request: Request<Body>) -> Response {
-    respond::json(StatusCode::NOT_IMPLEMENTED, &serde_json::json!({"message": "not written yet"}))
-}
+pub use control::serve;
+pub use envd::{EnvdState, serve as serve_sandbox};

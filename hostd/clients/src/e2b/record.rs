@@ -46,7 +46,6 @@ impl E2bRecord {
 }
 
 /// Returns the generation of the token that envd takes. No token has the one that is returned if the store fails.
-#[expect(dead_code, reason = "envd reads it")]
 pub async fn generation(clients: &Clients, sandbox: &SandboxId) -> u64 {
     match load(clients, sandbox).await {
         Ok(record) => record.generation,

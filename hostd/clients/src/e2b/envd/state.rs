@@ -1,0 +1,10 @@
+//! The memory of hostd about clients. Its loss costs repeated output and watchers that are made again, never data.
+
+use super::{filesystem::Watchers, paths::UserHomes, process::Deliveries};
+
+#[derive(Default)]
+pub struct EnvdState {
+    pub deliveries: Deliveries,
+    pub watchers: Watchers,
+    pub homes: UserHomes,
+}
