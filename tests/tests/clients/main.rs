@@ -1,3 +1,4 @@
 //! Stock clients, as people install them, against a real hostd.
 
 mod e2b;
+mod envd;
