@@ -10,6 +10,8 @@ pub const ENV_MAX_COUNT: usize = 1024;
 pub const PATH_MAX_BYTES: usize = 4095;
 /// A prompt; it must fit into one environment variable.
 pub const PROMPT_MAX_BYTES: usize = 100 << 10;
+/// Id of a session of an agent.
+pub const SESSION_MAX_BYTES: usize = 256;
 /// Standard input inside the request itself.
 pub const STDIN_INLINE_MAX_BYTES: usize = 1 << 20;
 /// Longest time that a job may be given: a week.

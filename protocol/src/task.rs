@@ -28,6 +28,9 @@ pub struct TaskRequest {
     /// Name of an agent that was started in advance; used if it still runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm: Option<String>,
+    /// Session that the agent continues, where it continues one; absent: its last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// Absent: the build of the manifest. An empty command: no build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build: Option<BuildSpec>,

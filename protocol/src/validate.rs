@@ -5,7 +5,7 @@ use crate::{
     Decision, EnvMap, ErrorBody, ErrorCode, ExecRequest, PermissionAnswer, TtySize,
     api::{ApiError, ApiErrorCode},
     limits::{
-        ARG_MAX_BYTES, ARGV_ENV_MAX_BYTES, ARGV_MAX_COUNT, ENV_MAX_COUNT, PATH_MAX_BYTES,
+        ARG_MAX_BYTES, ARGV_ENV_MAX_BYTES, ARGV_MAX_COUNT, ENV_MAX_COUNT, PATH_MAX_BYTES, SESSION_MAX_BYTES,
         STDIN_INLINE_MAX_BYTES, TIMEOUT_MAX_MS, TTY_SIDE_MAX,
     },
 };
@@ -58,6 +58,16 @@ impl From<Violation> for Box<ErrorBody> {
         };
         Self::new(ErrorBody::new(code, violation.message).with(|detail| detail.field = Some(violation.field)))
     }
+}
+
+/// Checks the session that an agent continues: it may become an argument, so it is one word and no option.
+pub fn session(field: &str, session: &str) -> Validated {
+    let is_word = !session.starts_with('-') && session.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_word && (1..=SESSION_MAX_BYTES).contains(&session.len()) {
+        return Ok(());
+    }
+    let message = format!("must be 1 to {SESSION_MAX_BYTES} visible ASCII characters, and not begin with -");
+    Err(Violation::invalid(field, message))
 }
 
 /// Checks everything that a request to run a command may hold.

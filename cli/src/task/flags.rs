@@ -85,6 +85,7 @@ impl TaskFlags {
             timeout_s: self.timeout,
             idle_timeout_s: self.idle_timeout,
             continues: self.continues.then_some(true),
+            session: None,
             permissions: permissions(self.ask, &self.forbid),
             briefing,
             budget: (budget != TaskBudget::default()).then_some(budget),

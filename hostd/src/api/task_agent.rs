@@ -79,7 +79,11 @@ impl ChosenAgent<'_> {
         if create.continues == Some(true) && !has_sessions {
             return Err(self.refusal("continue", "has no sessions to continue"));
         }
-        Ok(())
+        let Some(session) = &create.session else { return Ok(()) };
+        if create.continues != Some(true) {
+            return Err(CallError::invalid("session", "names what `continue` continues: give both"));
+        }
+        Ok(validate::session("session", session)?)
     }
 
     fn check_permissions(self, permissions: Option<&Permissions>) -> Result<(), CallError> {

@@ -47,6 +47,7 @@ pub fn request(create: &TaskCreate, id: TaskId, context: &TaskContext<'_>) -> Re
         idle_timeout_ms: create.idle_timeout_s.map(|s| timeout_ms("idle_timeout_s", s)).transpose()?,
         keep_processes: create.keep_processes,
         warm: None,
+        session: create.session.clone(),
         build: create.build.clone().map(|command| BuildSpec { command, timeout_ms: None }),
         health_timeout_ms: None,
     })

@@ -46,7 +46,7 @@ fn unsupported_requests_are_refused_by_field() {
     let command_asks = TaskCreate { permissions: ask(), ..command() };
     let long_rule = Permissions { default: Decision::Allow, rules: vec![long] };
     let long_rule = TaskCreate { permissions: Some(long_rule), ..agent("opencode") };
-    let table: [(TaskCreate, ApiErrorCode, &str, Change); 23] = [
+    let table: [(TaskCreate, ApiErrorCode, &str, Change); 25] = [
         (command(), Unsupported, "agent", |create| create.agent = Some("mine".to_owned())),
         (command(), InvalidRequest, "command", |create| create.agent = Some("opencode".to_owned())),
         (agent("command"), InvalidRequest, "command", |_| {}),
@@ -55,6 +55,11 @@ fn unsupported_requests_are_refused_by_field() {
         (command(), InvalidRequest, "model", |create| create.model = Some("m".to_owned())),
         (agent("opencode"), InvalidRequest, "model", |create| create.model = Some("a\"b".to_owned())),
         (command(), InvalidRequest, "continue", |create| create.continues = Some(true)),
+        (agent("opencode"), InvalidRequest, "session", |create| create.session = Some("s".to_owned())),
+        (agent("opencode"), InvalidRequest, "session", |create| {
+            create.continues = Some(true);
+            create.session = Some("--option".to_owned());
+        }),
         (command(), InvalidRequest, "briefing", |create| create.briefing = Some("x".to_owned())),
         (agent("opencode"), TooLarge, "briefing", |create| create.briefing = Some("x".repeat(100_000))),
         (restricted, InvalidRequest, "permissions", |_| {}),

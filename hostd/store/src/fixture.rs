@@ -100,6 +100,7 @@ pub fn new_task(name: &str) -> NewTask {
         idle_timeout_ms: None,
         keep_processes: false,
         warm: None,
+        session: None,
         build: None,
         health_timeout_ms: None,
     };

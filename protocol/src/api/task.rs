@@ -37,6 +37,10 @@ pub struct TaskCreate {
     /// Whether the agent continues its last session in this sandbox.
     #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
     pub continues: Option<bool>,
+    /// Session that the agent continues, as `result.session` of an earlier task names it; only with `continue`. Default:
+    /// its last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// Environment variables, added to those of the sandbox and overriding them.
     #[serde(skip_serializing_if = "EnvMap::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = std::collections::BTreeMap<String, String>))]

@@ -32,6 +32,9 @@ pub fn check_task(request: &TaskRequest) -> Checked {
     if let Some(cwd) = &request.cwd {
         validate::path("cwd", cwd)?;
     }
+    if let Some(session) = &request.session {
+        validate::session("session", session)?;
+    }
     check_ms("timeout_ms", request.timeout_ms, 1..=TIMEOUT_MAX_MS)?;
     check_ms("idle_timeout_ms", request.idle_timeout_ms, 1..=TIMEOUT_MAX_MS)?;
     check_ms("health_timeout_ms", request.health_timeout_ms, 0..=TASK_HEALTH_MAX_MS)?;

@@ -2,6 +2,7 @@
 //! it costs a session that starts anew, never a task.
 
 use crate::shim::messages::Claim;
+use protocol::validate;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,6 @@ const FILE: &str = "sessions.json";
 const FILE_NEW: &str = "sessions.json.new";
 /// Agents that are remembered, newest last.
 const AGENTS_MAX: usize = 64;
-/// Length of an agent's name, and of a session id.
-const NAME_MAX_BYTES: usize = 256;
 
 #[derive(Debug)]
 pub struct Sessions {
@@ -85,8 +84,7 @@ impl Sessions {
 
 /// Whether a name can be stored and passed back as an argument: it is neither an option nor several words.
 pub fn is_safe_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_graphic();
-    !name.is_empty() && name.len() <= NAME_MAX_BYTES && !name.starts_with('-') && name.bytes().all(plain)
+    validate::session("session", name).is_ok()
 }
 
 #[cfg(test)]
@@ -118,7 +116,7 @@ mod tests {
     fn a_name_that_would_be_something_else_as_an_argument_is_not_kept() {
         let home = tempfile::tempdir().expect("a directory");
         let mut sessions = Sessions::load(home.path());
-        let long = "x".repeat(NAME_MAX_BYTES + 1);
+        let long = "x".repeat(protocol::limits::SESSION_MAX_BYTES + 1);
         for session in ["", "--dangerous", "two words", "line\nfeed", "nul\0", "é", long.as_str()] {
             sessions.store("claude", session);
             assert_eq!(sessions.last("claude"), None, "{session:?}");

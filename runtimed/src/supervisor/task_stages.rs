@@ -231,7 +231,9 @@ impl Supervisor {
     fn find_session(&mut self, id: &TaskId) {
         let Some(live) = self.tasks.live_mut(id) else { return };
         let agent = &live.request.agent;
-        live.session = agent::continues(agent).then(|| self.sessions.last(agent.name())).flatten();
+        let named = live.request.session.clone();
+        let session = || named.or_else(|| self.sessions.last(agent.name()));
+        live.session = agent::continues(agent).then(session).flatten();
     }
 
     /// Writes the prompt to the agent's stdin and closes it.

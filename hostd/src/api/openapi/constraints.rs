@@ -43,6 +43,8 @@ const NO_NUL: &str = "^[^\\u0000]*$";
 const TITLE: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
 const WORD: &str = "^[A-Za-z0-9._/:@-]{1,256}$";
 const MODEL: &str = "^[A-Za-z0-9._/:@+~][A-Za-z0-9._/:@+~-]{0,199}$";
+/// A word that is no option.
+const SESSION: &str = "^[!-,.-~][!-~]*$";
 const SIZE: &str = "^0*[1-9][0-9]{0,8}[BKMGTbkmgt]?$";
 const EXTERNAL: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f,]*$";
 const PREVIEW_PATH: &str = "^/[!#-;=?-\\[\\]_a-z~]*$";
@@ -341,6 +343,7 @@ fn tasks() -> Vec<Row> {
     vec![
         ("TaskCreate", "prompt", json!({"maxLength": shared::PROMPT_MAX_BYTES, "pattern": NO_NUL})),
         ("TaskCreate", "model", pattern(MODEL)),
+        ("TaskCreate", "session", text(1, shared::SESSION_MAX_BYTES, SESSION)),
         ("TaskCreate", "briefing", json!({"maxLength": task_agent::BRIEFING_MAX_BYTES, "pattern": NO_NUL})),
         ("TaskCreate", "timeout_s", seconds(task_request::TIMEOUT_MAX_S)),
         ("TaskCreate", "idle_timeout_s", seconds(task_request::TIMEOUT_MAX_S)),
