@@ -31,12 +31,14 @@ use hostd_store::{Clock, Store};
 use hyper::{HeaderMap, Request};
 use protocol::api::SandboxId;
 use std::{collections::BTreeSet, sync::Arc};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// What protocols need of hostd. Cheap to clone.
 #[derive(Clone)]
 pub struct Clients {
     parts: Arc<ClientParts>,
     envd: Arc<e2b::EnvdState>,
+    acp: Arc<acp::Acp>,
 }
 
 pub struct ClientParts {
@@ -48,11 +50,15 @@ pub struct ClientParts {
     /// Signs what protocols hand out.
     pub key: ClientKey,
     pub enabled: BTreeSet<Protocol>,
+    /// Tasks that outlive their requests.
+    pub work: TaskTracker,
+    /// Cancelled when hostd begins to shut down.
+    pub closing: CancellationToken,
 }
 
 impl Clients {
     pub fn new(parts: ClientParts) -> Self {
-        Self { parts: Arc::new(parts), envd: Arc::default() }
+        Self { parts: Arc::new(parts), envd: Arc::default(), acp: Arc::default() }
     }
 
     /// Returns the protocol of a request; `None` for Slipway's own API.

@@ -19,6 +19,8 @@ pub fn open(api: &Api, routes: Router) -> Clients {
         previews: settings.previews.clone(),
         key: settings.client_key.clone(),
         enabled: settings.protocols.clone(),
+        work: api.work.clone(),
+        closing: api.closing.clone(),
     })
 }
 

@@ -4,6 +4,7 @@
 //! A field of a sandbox spec is added to [`SandboxSpec`] in `sandbox.rs`. Unlike the protocol between hostd and
 //! runtimed, unknown fields are refused by name.
 
+mod acp;
 mod agent;
 mod capacity;
 mod error;
@@ -33,6 +34,7 @@ mod token;
 mod ttl;
 mod tunnel;
 
+pub use acp::{ACP_MESSAGE_MAX_BYTES, ACP_SUBPROTOCOL};
 pub use agent::{AgentView, WarmAnswer, WarmCreate};
 pub use capacity::{
     CapacityDetail, LeftoverKind, LimitsChange, MemoryLevel, PressureView, ReapItem, ReapReport, SandboxCost,
