@@ -1,8 +1,8 @@
 //! The command line: every command with its help. What a command does is in `commands/`.
 
 use crate::commands::{
-    agents, attach, attempts, budget, completions, context, cp, create, down, egress, ensure, events, exec,
-    files, fork, forward, get, git, host, image, lifecycle, limits, logs, ls, man, model, ports,
+    acp, agents, attach, attempts, budget, completions, context, cp, create, down, egress, ensure, events,
+    exec, files, fork, forward, get, git, host, image, lifecycle, limits, logs, ls, man, model, ports,
     preview_link, ps, quota, rm, run, secret, service, services, sh, share, shares, snapshot, sync, task,
     tls, token, unshare, up,
 };
@@ -84,6 +84,8 @@ pub enum Command {
     ///
     /// With a sandbox: the agents installed there, with versions. Missing steps are listed below, with commands.
     Agents(agents::AgentsArgs),
+    /// Serve an editor that starts this command: an agent in a sandbox, by the Agent Client Protocol
+    Acp(acp::AcpArgs),
     /// Run a command in a sandbox, and exit with its code
     Exec(exec::ExecArgs),
     /// Open a shell in a sandbox, as with ssh

@@ -144,6 +144,7 @@ mod tests {
         slipway task cancel sandbox
         slipway task cancel task
         slipway agents sandbox
+        slipway acp sandbox
         slipway exec sandbox
         slipway sh sandbox
         slipway attach sandbox

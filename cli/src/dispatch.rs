@@ -66,6 +66,7 @@ fn first_steps(output: Output) -> u8 {
 async fn dispatch(command: Command, output: Output, flags: &ConnectionFlags) -> Result<u8, Failure> {
     let context = || Context::open(output, flags);
     match command {
+        Command::Acp(args) => commands::acp::run(&context()?, args).await,
         Command::Agents(args) => commands::agents::run(&context()?, args).await.map(success),
         Command::Attach(args) => commands::attach::run(&context()?, args).await,
         Command::Attempts(args) => commands::attempts::run(&context()?, args).await.map(success),

@@ -152,3 +152,10 @@ pub const CONTEXT_NAME_MAX_BYTES: usize = 64;
 
 /// A snapshot that is taken, read or restored as a whole.
 pub const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Messages of hostd to an editor: an event as large as hostd stores it, and what is around it.
+pub const ACP_RECEIVED_MAX_BYTES: usize = 8 << 20;
+/// Messages of an editor that wait while the connection is down.
+pub const ACP_WAITING_MAX: usize = 1_024;
+/// Permission requests whose answers are remembered, in case that an answer was lost.
+pub const ACP_ANSWERS_MAX: usize = 256;

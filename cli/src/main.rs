@@ -5,6 +5,7 @@
 // A new variant of an enum must break every match that does not deal with it.
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod acp;
 mod activity;
 mod args;
 mod client;

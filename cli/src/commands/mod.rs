@@ -4,6 +4,7 @@
 //! to `Command` in `args.rs`, and an arm to the match in `dispatch.rs`. Its tests against a fake hostd go to
 //! `cli/tests/`.
 
+pub mod acp;
 pub mod agents;
 pub mod attach;
 pub mod attempts;
