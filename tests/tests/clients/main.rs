@@ -2,3 +2,4 @@
 
 mod e2b;
 mod envd;
+mod acp;
