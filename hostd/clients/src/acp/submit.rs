@@ -68,7 +68,7 @@ async fn submit(
     text: String,
 ) -> Result<bool, RpcError> {
     if let Some(ttl) = &record.ttl {
-        let change = TtlChange { ttl: Some(ttl.clone()) };
+        let change = TtlChange { ttl: Some(Some(ttl.clone())), on_ttl: None };
         let path = format!("/v1/sandboxes/{}/ttl", id.sandbox);
         // Refused for a sandbox that was given another owner or is gone: then the prompt is refused below.
         let _: Result<Value, ApiFailure> = api.json(Method::PATCH, &path, Some(&change)).await;

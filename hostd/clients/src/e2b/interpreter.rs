@@ -10,8 +10,11 @@
 mod running_code;
 mod verb;
 
-use super::envd::{Authorized, EnvdState, HttpError};
-use crate::respond::{self, BodyError};
+use super::envd::{Authorized, HttpError};
+use crate::{
+    Clients,
+    respond::{self, BodyError},
+};
 use axum::{body::Body, response::Response};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
@@ -44,14 +47,14 @@ struct Status {
     message: String,
 }
 
-pub async fn serve(state: &EnvdState, sandbox: &Authorized, request: Request<Body>) -> Response {
-    match run(state, sandbox, request).await {
+pub async fn serve(clients: &Clients, sandbox: &Authorized, request: Request<Body>) -> Response {
+    match run(clients, sandbox, request).await {
         Ok(response) => response,
         Err(error) => error.respond(),
     }
 }
 
-async fn run(state: &EnvdState, sandbox: &Authorized, request: Request<Body>) -> Result<Response, HttpError> {
+async fn run(clients: &Clients, sandbox: &Authorized, request: Request<Body>) -> Result<Response, HttpError> {
     if (request.method(), request.uri().path()) == (&Method::GET, "/health") {
         return Ok(respond::empty(StatusCode::NO_CONTENT));
     }
@@ -59,7 +62,7 @@ async fn run(state: &EnvdState, sandbox: &Authorized, request: Request<Body>) ->
     let verb =
         verb.ok_or_else(|| HttpError::new(StatusCode::NOT_FOUND, "the code interpreter has no such path"))?;
     let given = read_document(request.into_body()).await?;
-    let home = state.homes.of(&sandbox.api).await;
+    let home = clients.envd.homes.of(&sandbox.api).await;
     let create = ExecCreate {
         argv: Some(vec![PROGRAM.to_owned(), verb.word().to_owned()]),
         cwd: Some(home.to_owned()),
@@ -69,7 +72,7 @@ async fn run(state: &EnvdState, sandbox: &Authorized, request: Request<Body>) ->
         ..ExecCreate::default()
     };
     let exec: ExecAnswer = sandbox.api.post("/execs", &create).await?;
-    let code = RunningCode::new(sandbox.api.clone(), exec.id.clone());
+    let code = RunningCode::new(clients.parts.work.clone(), sandbox.api.clone(), exec.id.clone());
     let mut output = open_output(sandbox, &exec).await?;
     match first_line(&mut output).await {
         Some((status, rest)) => respond_with(&status, code.body(rest, output)),

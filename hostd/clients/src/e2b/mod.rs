@@ -3,6 +3,7 @@
 //! ```text
 //!  X-API-KEY, api.<domain> ──▶ control: create, list, pause, connect, snapshots, …
 //!  X-Access-Token, <port>-<id>.<domain> ──▶ envd: processes, files, PTYs
+//!                                       └─▶ interpreter: code
 //!                     record: what E2B knows of a sandbox and Slipway does not
 //! ```
 
@@ -10,6 +11,7 @@ mod connect;
 mod control;
 mod envd;
 mod envd_token;
+mod interpreter;
 mod record;
 pub mod traffic_token;
 

@@ -4,6 +4,7 @@ use super::{call::Call, limits};
 use crate::e2b::{
     envd_token,
     record::{AtTimeout, E2bRecord},
+    traffic_token,
 };
 use hostd_core::{Previews, rfc3339};
 use protocol::api::{Phase, SandboxStatus, SandboxView};
@@ -38,8 +39,7 @@ pub struct ConnectedSandbox {
     alias: String,
     envd_version: &'static str,
     envd_access_token: String,
-    /// Previews are reached without one.
-    traffic_access_token: Option<String>,
+    traffic_access_token: String,
     domain: String,
 }
 
@@ -119,7 +119,7 @@ pub fn connected(call: &Call, view: &SandboxView, record: &E2bRecord) -> Connect
         client: CLIENT,
         envd_version: ENVD_VERSION,
         envd_access_token: envd_token::mint(&parts.key, &view.id, record.generation),
-        traffic_access_token: None,
+        traffic_access_token: traffic_token::mint(&parts.key, &view.id),
         domain: domain(&parts.previews),
     }
 }

@@ -3,7 +3,7 @@
 use super::{http_error, http_error::HttpError, sandbox_api::SandboxApi};
 use crate::{
     ApiClient, Clients, Credential,
-    e2b::{envd_token, record},
+    e2b::{envd_token, record, traffic_token},
     select::{CODE_INTERPRETER_PORT, E2B_KEY, E2B_SANDBOX_ID, E2B_SANDBOX_TOKEN, ENVD_PORT},
 };
 use axum::{body::Body, response::Response};
@@ -119,8 +119,22 @@ pub fn authorize(clients: &Clients, request: &Request<Body>, found: Found) -> Re
     Ok(with(clients, request, record, credential))
 }
 
+/// Checks the credential of a request for the code interpreter: its SDKs send the token of previews with some calls, and no
+/// other.
+pub fn authorize_interpreter(
+    clients: &Clients,
+    request: &Request<Body>,
+    found: Found,
+) -> Result<Authorized, HttpError> {
+    let has_token = request.headers().contains_key(E2B_SANDBOX_TOKEN);
+    if !has_token && traffic_token::opens(&clients.parts.key, &found.record.id, request.headers()) {
+        return Ok(authorized_otherwise(clients, request, found));
+    }
+    authorize(clients, request, found)
+}
+
 /// The sandbox, for a request that proved another way that it may use it.
-pub fn authorized_by_signature(clients: &Clients, request: &Request<Body>, found: Found) -> Authorized {
+pub fn authorized_otherwise(clients: &Clients, request: &Request<Body>, found: Found) -> Authorized {
     let credential = owner_of(&found.record);
     with(clients, request, found.record, credential)
 }

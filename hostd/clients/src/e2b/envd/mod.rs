@@ -21,5 +21,8 @@ mod state;
 mod user;
 mod wire;
 
+pub use auth::Authorized;
+pub use http_error::HttpError;
+pub use sandbox_api::SandboxApi;
 pub use serve::serve;
 pub use state::EnvdState;

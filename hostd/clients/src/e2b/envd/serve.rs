@@ -13,7 +13,7 @@ use crate::{
     Clients,
     e2b::{
         connect::{self, CallKind, CallOptions, Code, ConnectError},
-        envd_token,
+        envd_token, interpreter,
     },
     respond,
     select::ENVD_PORT,
@@ -61,8 +61,13 @@ pub async fn serve(clients: &Clients, request: Request<Body>) -> Response {
         Ok(found) => found,
         Err(gone) => return refuse(request.into_body(), *gone).await,
     };
-    // The code interpreter is to be served at its port.
-    if target.is_interpreter() || target.port != ENVD_PORT {
+    if target.is_interpreter() {
+        return match auth::authorize_interpreter(clients, &request, found) {
+            Ok(sandbox) => interpreter::serve(clients, &sandbox, request).await,
+            Err(error) => refuse(request.into_body(), error.respond()).await,
+        };
+    }
+    if target.port != ENVD_PORT {
         let closed = http_error::port_closed(&found.record.id, target.port);
         return refuse(request.into_body(), closed).await;
     }
@@ -180,7 +185,7 @@ async fn serve_files(clients: &Clients, request: Request<Body>, found: Found) ->
             let token = envd_token::mint(&clients.parts.key, &found.record.id, found.generation);
             let checked = signed.check(operation, &token, clients.parts.clock.now_ms() / 1000);
             checked.map_err(|error| HttpError::unauthorized(error.to_string()))?;
-            auth::authorized_by_signature(clients, &request, found)
+            auth::authorized_otherwise(clients, &request, found)
         }
         Some(_) | None => auth::authorize(clients, &request, found)?,
     };

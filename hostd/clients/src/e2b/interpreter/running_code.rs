@@ -7,6 +7,7 @@ use futures_util::{StreamExt as _, stream};
 use protocol::{ExecId, SignalRequest, SignalScope};
 use std::time::Duration;
 use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
 use tracing::debug;
 
 /// A bound on hanging.
@@ -15,11 +16,13 @@ const INTERRUPT_MAX: Duration = Duration::from_secs(30);
 pub struct RunningCode {
     /// `None` once it has ended.
     runs: Option<(SandboxApi, ExecId)>,
+    /// Outlives the request.
+    work: TaskTracker,
 }
 
 impl RunningCode {
-    pub fn new(api: SandboxApi, exec: ExecId) -> Self {
-        Self { runs: Some((api, exec)) }
+    pub fn new(work: TaskTracker, api: SandboxApi, exec: ExecId) -> Self {
+        Self { runs: Some((api, exec)), work }
     }
 
     pub fn has_ended(mut self) {
@@ -44,7 +47,7 @@ impl Drop for RunningCode {
     fn drop(&mut self) {
         let Some((api, exec)) = self.runs.take() else { return };
         // The program alone: what it started keeps the kernels.
-        tokio::spawn(async move {
+        self.work.spawn(async move {
             let path = format!("/execs/{}/signal", exec.as_str());
             let request = SignalRequest { signal: "TERM".to_owned(), scope: SignalScope::default() };
             if !matches!(timeout(INTERRUPT_MAX, api.order(&path, &request)).await, Ok(Ok(()))) {
