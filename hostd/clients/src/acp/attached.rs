@@ -76,6 +76,10 @@ impl Attached {
         self.state().prompts = waiting;
     }
 
+    pub fn has_no_prompts(&self) -> bool {
+        self.state().prompts.iter().all(|prompt| prompt.outcome.is_some())
+    }
+
     pub fn is_waited_for(&self, task: &TaskId) -> bool {
         let state = self.state();
         state.prompts.iter().any(|prompt| prompt.task == *task && prompt.outcome.is_none())

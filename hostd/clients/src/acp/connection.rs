@@ -274,6 +274,15 @@ impl Connection {
         self.sessions().values().cloned().collect()
     }
 
+    /// Lets go of a session that does not exist, unless requests still wait for tasks that it had.
+    pub fn forget(&self, id: &SessionId) {
+        let mut sessions = self.sessions();
+        if let Some(session) = sessions.get(id).filter(|session| session.has_no_prompts()) {
+            session.ended.cancel();
+            sessions.remove(id);
+        }
+    }
+
     pub fn detach(&self, id: &SessionId) -> Option<Arc<Attached>> {
         self.sessions().remove(id)
     }

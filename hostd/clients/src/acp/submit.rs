@@ -33,7 +33,7 @@ pub async fn prompt(
     let text = prompt::text(&params["prompt"])?;
     let loaded = record::load(&caller.api, &id).await;
     if loaded.as_ref().is_err_and(|error| error.code == RESOURCE_NOT_FOUND) {
-        connection.detach(&id);
+        connection.forget(&id);
     }
     let (_, record) = loaded?;
     let key = match params::message_id(params)? {
