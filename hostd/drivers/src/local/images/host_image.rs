@@ -84,6 +84,7 @@ impl HostRootfs {
             mount_points::make_directory(&rootfs, name)?;
         }
         symlink("/run", rootfs.join("var/run"))?;
+        mount_points::add_workspace_link(&rootfs)?;
         for (name, target) in links {
             symlink(target, rootfs.join(name))?;
         }

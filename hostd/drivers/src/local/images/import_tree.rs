@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Part of the name of the topmost layer: another one is made when mount points change.
-const MOUNT_POINTS_VERSION: &str = "slipway mount points 1";
+const MOUNT_POINTS_VERSION: &str = "slipway mount points 2";
 
 /// The tree of an imported image.
 pub enum Imported {

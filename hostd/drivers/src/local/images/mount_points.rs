@@ -9,6 +9,7 @@ use nix::{
     errno::Errno,
     fcntl::{OFlag, openat},
     sys::stat::{Mode, fchmod, mkdirat},
+    unistd::symlinkat,
 };
 use protocol::AGENTS_DIR;
 use std::{
@@ -29,6 +30,9 @@ const MOUNT_POINTS: [&str; 8] =
 const USER_HOME: &str = "home/user";
 /// Relative: it is the same in every view of the tree.
 const USER_HOME_TARGET: &str = "sandbox";
+/// The name that clients of other systems have for the app directory.
+const WORKSPACE: &str = "workspace";
+const APP_DIR: &str = "/home/sandbox/workspace/app";
 
 /// As engines write it.
 const HOSTS: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
@@ -72,6 +76,17 @@ pub fn add_hosts(rootfs: &Path) -> io::Result<()> {
     }
 }
 
+/// Links `/workspace` to the app directory, where an image has nothing of that name. A link rather than a mount: the
+/// sandbox may move or replace its app directory, and both names stay the same place.
+pub fn add_workspace_link(rootfs: &Path) -> io::Result<()> {
+    let open = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let root = Dir::open(rootfs, open, Mode::empty()).map_err(errno)?;
+    match symlinkat(APP_DIR, &root, WORKSPACE) {
+        Ok(()) | Err(Errno::EEXIST) => Ok(()),
+        Err(error) => Err(errno(error)),
+    }
+}
+
 /// A layer with the mount points of a sandbox that an image lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountPointLayer {
@@ -79,8 +94,8 @@ pub struct MountPointLayer {
     pub takes_agents: bool,
 }
 
-/// Fills the topmost layer of an image, whose other layers are merged at `merged`: with the mount points and `/etc/hosts`
-/// where they are missing. Directories that the image has keep their owner and mode. Nothing is followed.
+/// Fills the topmost layer of an image, whose other layers are merged at `merged`: with the mount points, `/etc/hosts` and
+/// `/workspace` where they are missing. Directories that the image has keep their owner and mode. Nothing is followed.
 pub fn fill_layer(merged: &Path, layer: &Path, volumes: &[String]) -> io::Result<MountPointLayer> {
     for point in MOUNT_POINTS {
         cover_directory(merged, layer, point).map_err(|error| at(point, &error))?;
@@ -98,6 +113,9 @@ pub fn fill_layer(merged: &Path, layer: &Path, volumes: &[String]) -> io::Result
     }
     if kind_of(merged, "etc/hosts")? == Kind::Missing && cover_parts(merged, layer, "etc").is_ok() {
         add_hosts(layer)?;
+    }
+    if kind_of(merged, WORKSPACE)? == Kind::Missing {
+        add_workspace_link(layer)?;
     }
     let takes_agents = cover_directory(merged, layer, AGENTS_DIR).is_ok();
     Ok(MountPointLayer { has_skeleton: kind_of(merged, SKEL)? == Kind::Directory, takes_agents })
@@ -217,6 +235,21 @@ mod tests {
         }
         assert!(layer.join(".runtimed").is_file());
         assert_eq!(fs::read_link(layer.join(USER_HOME)).expect("a link"), Path::new("sandbox"));
+        let link = fs::read_link(layer.join("workspace")).expect("a link");
+        assert_eq!(link, Path::new("/home/sandbox/workspace/app"));
+    }
+
+    #[test]
+    fn the_workspace_of_an_image_is_kept() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let (merged, layer) = (temp.path().join("merged"), temp.path().join("layer"));
+        for dir in ["merged/workspace", "layer"] {
+            fs::create_dir_all(temp.path().join(dir)).expect("made");
+        }
+        fill_layer(&merged, &layer, &[]).expect("filled");
+        assert!(fs::symlink_metadata(layer.join("workspace")).is_err());
+        add_workspace_link(&merged).expect("left");
+        assert!(fs::symlink_metadata(merged.join("workspace")).expect("kept").is_dir());
     }
 
     #[test]

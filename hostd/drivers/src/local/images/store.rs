@@ -200,6 +200,7 @@ impl ImageStore {
                 mount_points::make_all(&rootfs)
                     .map_err(|error| refused(format!("the image has no usable mount point: {error}")))?;
                 mount_points::add_hosts(&rootfs).map_err(failed("write /etc/hosts"))?;
+                mount_points::add_workspace_link(&rootfs).map_err(failed("link /workspace"))?;
                 (size_bytes, None, None)
             }
             Imported::Layers(built) => {
