@@ -15,11 +15,14 @@ mod acp;
 mod api_client;
 mod client_key;
 mod cloudflare;
+mod command_stream;
 mod e2b;
 mod mcp;
 mod open_sandbox;
+mod percent;
 mod respond;
 mod select;
+mod shell_session;
 
 pub use api_client::{ApiClient, ApiFailure, ApiService, Credential, DelegatedIdentity, OnlySandbox};
 pub use client_key::ClientKey;
@@ -53,6 +56,9 @@ pub struct ClientParts {
     /// Tasks that outlive their requests.
     pub work: TaskTracker,
     /// Cancelled when hostd begins to shut down.
+    /// Tasks that outlive their request: connections that became WebSockets.
+    pub work: TaskTracker,
+    /// Ends them.
     pub closing: CancellationToken,
 }
 

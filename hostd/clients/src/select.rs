@@ -136,7 +136,14 @@ fn is_basic(value: &[u8]) -> bool {
 fn by_path(path: &str) -> Option<Protocol> {
     let is_at =
         |top: &str| path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    let own = [("/v1/sandbox", Protocol::Cloudflare), ("/mcp", Protocol::Mcp), ("/acp", Protocol::Acp)];
+    let own = [
+        ("/v1/sandbox", Protocol::Cloudflare),
+        ("/v1/pool", Protocol::Cloudflare),
+        ("/v1/openapi.json", Protocol::Cloudflare),
+        ("/health", Protocol::Cloudflare),
+        ("/mcp", Protocol::Mcp),
+        ("/acp", Protocol::Acp),
+    ];
     own.into_iter().find(|(top, _)| is_at(top)).map(|(_, protocol)| protocol)
 }
 
@@ -144,9 +151,10 @@ fn by_path(path: &str) -> Option<Protocol> {
 mod tests {
     use super::*;
 
-    const SANDBOX: &str = "01jb9xyzabcdefghjkmnpqrstv";
+    /// A path, the headers with it, and the protocol.
+    type Case<'a> = (&'a str, &'a [(&'static str, &'a str)], Option<Protocol>);
 
-    type Headers<'a> = [(&'static str, &'a str)];
+    const SANDBOX: &str = "01jb9xyzabcdefghjkmnpqrstv";
 
     #[track_caller]
     fn selected(
@@ -167,7 +175,7 @@ mod tests {
         let inside = format!("49983-{SANDBOX}.example.com:8080");
         let code = format!("49999-{SANDBOX}.EXAMPLE.com");
         let app = format!("3000-{SANDBOX}.example.com");
-        let table: &[(&str, &Headers<'_>, Option<Protocol>)] = &[
+        let table: &[Case<'_>] = &[
             ("/sandboxes", &[("host", "x")], None),
             ("/sandboxes", &[("x-api-key", "e2b_1")], Some(Protocol::E2b)),
             ("/metrics", &[("authorization", "Bearer t")], None),
@@ -186,7 +194,16 @@ mod tests {
             ("/v1/sandboxes", &[("open-sandbox-api-key", "k")], Some(Protocol::OpenSandbox)),
             ("/command", &[("x-execd-access-token", "k")], Some(Protocol::OpenSandboxExecd)),
             ("/v1/sandbox/x/exec", &[("authorization", "Bearer t")], Some(Protocol::Cloudflare)),
+            ("/v1/sandbox", &[], Some(Protocol::Cloudflare)),
             ("/v1/sandboxes", &[("authorization", "Bearer t")], None),
+            ("/v1/sandboxes/x/execs", &[], None),
+            ("/v1/sandbox-x", &[], None),
+            ("/v1/pool/stats", &[], Some(Protocol::Cloudflare)),
+            ("/v1/openapi.json", &[], Some(Protocol::Cloudflare)),
+            ("/openapi.json", &[], None),
+            ("/health", &[], Some(Protocol::Cloudflare)),
+            ("/health", &[("x-access-token", "t")], Some(Protocol::E2bSandbox)),
+            ("/healthz", &[], None),
             ("/mcp", &[], Some(Protocol::Mcp)),
             ("/acp/x", &[], Some(Protocol::Acp)),
             ("/mcpx", &[], None),

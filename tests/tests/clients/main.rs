@@ -3,3 +3,4 @@
 mod e2b;
 mod envd;
 mod acp;
+mod cloudflare;
