@@ -167,6 +167,58 @@ impl CommandStream {
     }
 }
 
+/// Everything that a command printed.
+#[derive(Debug)]
+pub struct CollectedOutput {
+    pub stdout: BytesMut,
+    pub stderr: BytesMut,
+    pub exit: Exit,
+}
+
+impl CommandStream {
+    /// Follows the command to its end. More output than this fails.
+    pub async fn collect(mut self, max_bytes: usize) -> Result<CollectedOutput, ApiFailure> {
+        let (mut stdout, mut stderr) = (BytesMut::new(), BytesMut::new());
+        while let Some(event) = self.next().await? {
+            match event {
+                CommandEvent::Output { stream: Stream::Stderr, bytes } => stderr.extend_from_slice(&bytes),
+                CommandEvent::Output { stream: Stream::Stdout | Stream::Pty, bytes } => {
+                    stdout.extend_from_slice(&bytes);
+                }
+                CommandEvent::Lost { bytes } => {
+                    let message = format!("{bytes} bytes of the output were not stored");
+                    return Err(ApiFailure::new(ApiErrorCode::SandboxFailed, message));
+                }
+                CommandEvent::Ended(exit) => return Ok(CollectedOutput { stdout, stderr, exit }),
+            }
+            if stdout.len() + stderr.len() > max_bytes {
+                let message = format!("the result is larger than {max_bytes} bytes");
+                return Err(ApiFailure::new(ApiErrorCode::TooLarge, message));
+            }
+        }
+        Err(malformed("its end is missing"))
+    }
+
+    /// Reads what there is after the position of this stream, up to this size, and returns the position after it.
+    pub async fn read_now(mut self, max_bytes: usize) -> Result<(BytesMut, u64), ApiFailure> {
+        let path = format!("{}/output?wake=0&after={}", self.path, self.cursor);
+        let response = self.api.send(ApiClient::request(Method::GET, &path)).await?;
+        let (mut lines, mut output) = (Lines::new(response.into_body()), BytesMut::new());
+        while output.len() < max_bytes {
+            let Ok(Some(line)) = lines.next().await else { break };
+            match serde_json::from_slice(&line).map_err(|error| malformed(&error.to_string()))? {
+                Chunk::Output { cursor, payload, .. } => {
+                    output.extend_from_slice(&decoded(payload)?);
+                    self.cursor = cursor;
+                }
+                Chunk::Gap { cursor, .. } => self.cursor = cursor,
+                Chunk::End { .. } => break,
+            }
+        }
+        Ok((output, self.cursor))
+    }
+}
+
 fn decoded(payload: Payload) -> Result<Bytes, ApiFailure> {
     match payload.encoding {
         Encoding::Utf8 => Ok(payload.data.into()),

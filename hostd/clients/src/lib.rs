@@ -56,9 +56,6 @@ pub struct ClientParts {
     /// Tasks that outlive their requests.
     pub work: TaskTracker,
     /// Cancelled when hostd begins to shut down.
-    /// Tasks that outlive their request: connections that became WebSockets.
-    pub work: TaskTracker,
-    /// Ends them.
     pub closing: CancellationToken,
 }
 

@@ -4,3 +4,4 @@ mod e2b;
 mod envd;
 mod acp;
 mod cloudflare;
+mod open_sandbox;

@@ -1,13 +1,78 @@
-//! Not written yet.
+//! OpenSandbox: sandboxes at `/v1/sandboxes`, and inside one sandbox the commands and files of its execd.
+//!
+//! ```text
+//!  OPEN-SANDBOX-API-KEY ─▶ lifecycle: create, list, pause …, endpoints ─┐
+//!                          └─ /sandboxes/{id}/proxy/44772/… ────────────┤─▶ execd: commands, files, metrics
+//!  X-EXECD-ACCESS-TOKEN ─▶ /sandboxes/{id}/proxy/44772/… ───────────────┘
+//! ```
+//!
+//! The key is a token of the API. The token of execd is handed out with the endpoint of a sandbox; it is for that sandbox
+//! alone.
 
-use crate::{Clients, respond};
+mod access_token;
+mod create;
+mod endpoint;
+mod error;
+mod execd;
+mod lifecycle;
+mod limits;
+mod timestamp;
+mod view;
+
+use crate::{
+    ApiClient, Clients, Credential, respond,
+    select::{EXECD_TOKEN, OPEN_SANDBOX_KEY},
+};
 use axum::{body::Body, response::Response};
-use hyper::{Request, StatusCode};
+use error::SandboxError;
+use hyper::{HeaderMap, Request, header::HeaderName};
+use protocol::api::SandboxId;
+use serde::de::DeserializeOwned;
 
-pub async fn serve(_clients: &Clients, _request: Request<Body>) -> Response {
-    respond::json(StatusCode::NOT_IMPLEMENTED, &serde_json::json!({"message": "not written yet"}))
+type SandboxResult = Result<Response, SandboxError>;
+
+/// Serves a request with an API key.
+pub async fn serve(clients: &Clients, request: Request<Body>) -> Response {
+    let key = text_of(request.headers(), &OPEN_SANDBOX_KEY);
+    let credential = Credential::Token(key.clone());
+    let api = ApiClient::of(clients.parts.api.clone(), &request, credential);
+    let answered = match endpoint::proxied(request.uri().path()) {
+        Some(proxied) => execd::serve(api, proxied.sandbox, &proxied, request).await,
+        None => lifecycle::serve(lifecycle::LifecycleCall { clients, api, key }, request).await,
+    };
+    answered.unwrap_or_else(SandboxError::into_response)
 }
 
-pub async fn serve_execd(_clients: &Clients, _request: Request<Body>) -> Response {
-    respond::json(StatusCode::NOT_IMPLEMENTED, &serde_json::json!({"message": "not written yet"}))
+/// Serves a request with the token of one sandbox's execd.
+pub async fn serve_execd(clients: &Clients, request: Request<Body>) -> Response {
+    let answered = with_access_token(clients, request).await;
+    answered.unwrap_or_else(SandboxError::into_response)
+}
+
+async fn with_access_token(clients: &Clients, request: Request<Body>) -> SandboxResult {
+    let proxied = endpoint::proxied(request.uri().path()).ok_or_else(SandboxError::not_found)?;
+    let token = text_of(request.headers(), &EXECD_TOKEN);
+    let identity = access_token::authenticate(clients, &proxied.sandbox, &token).await?;
+    let credential = Credential::Identity(Box::new(identity));
+    let api = ApiClient::of(clients.parts.api.clone(), &request, credential);
+    execd::serve(api, proxied.sandbox, &proxied, request).await
+}
+
+fn text_of(headers: &HeaderMap, name: &HeaderName) -> String {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+}
+
+fn sandbox_id(text: &str) -> Result<SandboxId, SandboxError> {
+    text.parse().map_err(|_| SandboxError::no_such_sandbox())
+}
+
+/// Reads a document; where there may be none, an empty body is the default.
+async fn document<T: DeserializeOwned>(body: Body, absent: Option<T>) -> Result<T, SandboxError> {
+    let whole = respond::read(body, limits::JSON_MAX_BYTES).await?;
+    match absent {
+        Some(absent) if whole.is_empty() => Ok(absent),
+        Some(_) | None => {
+            serde_json::from_slice(&whole).map_err(|error| SandboxError::invalid(error.to_string()))
+        }
+    }
 }
