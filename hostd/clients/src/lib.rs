@@ -23,6 +23,7 @@ mod percent;
 mod respond;
 mod select;
 mod shell_session;
+mod unread_body;
 
 pub use api_client::{ApiClient, ApiFailure, ApiService, Credential, DelegatedIdentity, OnlySandbox};
 pub use client_key::ClientKey;

@@ -11,6 +11,8 @@ use tests::host::TerminalViewer;
 use tests::sandbox::PATIENCE;
 use tests::stock_clients::StockClient;
 use tests::{Caller, Hostd, Reply};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -251,7 +253,9 @@ async fn what_is_wrong_is_told_in_the_form_of_the_bridge() -> Result<()> {
         let error: Value = reply.json().context(case.clone())?;
         ensure!(reply.status == status && error["code"] == code && error["error"].is_string(), "{case}");
     }
-    ensure!(bridge.run("cat out | head -1; ls -A /home/sandbox/..", None).await?.0.ends_with("sandbox\n"));
+    ensure!(
+        bridge.run("cat out | head -1; ls -A /home/sandbox/..", None).await?.0.ends_with("sandbox\nuser\n")
+    );
     Ok(())
 }
 
@@ -305,5 +309,27 @@ async fn an_id_that_is_not_there_is_as_the_client_expects_it() -> Result<()> {
     ensure!(document["paths"]["/v1/sandbox/{id}/exec"]["post"].is_object(), "{document}");
     let health: Value = bridge.caller.with_token(None).get("/health").await?.expect(200)?;
     ensure!(health == json!({"ok": true}), "{health}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_refused_upload_leaves_its_connection_to_the_next_request() -> Result<()> {
+    let bridge = Bridge::new().await?;
+    let address = bridge.hostd.url().trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).await?;
+    let head =
+        format!("host: {address}\r\nauthorization: Bearer {}\r\n", bridge.caller.token().context("a token")?);
+    let path = bridge.path("/file/etc/passwd");
+    let upload = format!("PUT {path} HTTP/1.1\r\n{head}transfer-encoding: chunked\r\n\r\n5\r\nbytes\r\n");
+    stream.write_all(upload.as_bytes()).await?;
+    stream.flush().await?;
+    // The request is refused by now, or soon; its end comes later.
+    let running = bridge.path("/running");
+    stream
+        .write_all(format!("0\r\n\r\nGET {running} HTTP/1.1\r\n{head}connection: close\r\n\r\n").as_bytes())
+        .await?;
+    let mut said = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut said)).await.context("no end")??;
+    ensure!(said.starts_with("HTTP/1.1 403") && said.contains("HTTP/1.1 200"), "{said}");
     Ok(())
 }

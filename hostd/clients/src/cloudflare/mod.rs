@@ -18,7 +18,7 @@ mod session;
 mod successor;
 mod tunnel;
 
-use crate::{ApiClient, Clients, Credential, respond};
+use crate::{ApiClient, Clients, Credential, respond, unread_body};
 use axum::{body::Body, response::Response};
 use endpoint::{Endpoint, Verb};
 use error::{BridgeCode, BridgeError};
@@ -30,7 +30,8 @@ use serde_json::json;
 type BridgeResult = Result<Response, BridgeError>;
 
 pub async fn serve(clients: &Clients, request: Request<Body>) -> Response {
-    answer(clients, request).await.unwrap_or_else(BridgeError::into_response)
+    let handler = async |request| answer(clients, request).await.unwrap_or_else(BridgeError::into_response);
+    unread_body::handle(request, handler).await
 }
 
 async fn answer(clients: &Clients, request: Request<Body>) -> BridgeResult {

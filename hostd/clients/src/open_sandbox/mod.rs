@@ -22,6 +22,7 @@ mod view;
 use crate::{
     ApiClient, Clients, Credential, respond,
     select::{EXECD_TOKEN, OPEN_SANDBOX_KEY},
+    unread_body,
 };
 use axum::{body::Body, response::Response};
 use error::SandboxError;
@@ -33,20 +34,26 @@ type SandboxResult = Result<Response, SandboxError>;
 
 /// Serves a request with an API key.
 pub async fn serve(clients: &Clients, request: Request<Body>) -> Response {
+    let handler =
+        async |request| with_key(clients, request).await.unwrap_or_else(SandboxError::into_response);
+    unread_body::handle(request, handler).await
+}
+
+async fn with_key(clients: &Clients, request: Request<Body>) -> SandboxResult {
     let key = text_of(request.headers(), &OPEN_SANDBOX_KEY);
     let credential = Credential::Token(key.clone());
     let api = ApiClient::of(clients.parts.api.clone(), &request, credential);
-    let answered = match endpoint::proxied(request.uri().path()) {
+    match endpoint::proxied(request.uri().path()) {
         Some(proxied) => execd::serve(api, proxied.sandbox, &proxied, request).await,
         None => lifecycle::serve(lifecycle::LifecycleCall { clients, api, key }, request).await,
-    };
-    answered.unwrap_or_else(SandboxError::into_response)
+    }
 }
 
 /// Serves a request with the token of one sandbox's execd.
 pub async fn serve_execd(clients: &Clients, request: Request<Body>) -> Response {
-    let answered = with_access_token(clients, request).await;
-    answered.unwrap_or_else(SandboxError::into_response)
+    let handler =
+        async |request| with_access_token(clients, request).await.unwrap_or_else(SandboxError::into_response);
+    unread_body::handle(request, handler).await
 }
 
 async fn with_access_token(clients: &Clients, request: Request<Body>) -> SandboxResult {
