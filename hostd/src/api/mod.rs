@@ -35,6 +35,7 @@ mod files;
 mod git;
 mod host;
 mod idempotency;
+mod identity;
 mod image_pulls;
 mod images;
 mod inspect;

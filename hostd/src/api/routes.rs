@@ -2,7 +2,7 @@
 
 use super::{
     access_routes, activity, agents, audit, budgets, capacity, drivers, egress, ensure, events, execs, files,
-    git, host, image_pulls, images, inspect, lifecycle, models, older, permissions, port_tunnels,
+    git, host, identity, image_pulls, images, inspect, lifecycle, models, older, permissions, port_tunnels,
     preview_links, quotas,
     route::{
         RequiredAccess::{Admin, Anonymous, Operator, Own, Read, Write},
@@ -47,6 +47,7 @@ pub fn all() -> Vec<Route> {
         snapshot_routes::all(),
         model(),
         quotas::routes(),
+        identity::routes(),
         operator(),
         older::all(),
     ]

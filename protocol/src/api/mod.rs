@@ -95,6 +95,6 @@ pub use task::{TaskAnswer, TaskCreate, TaskEventView};
 pub use task_changes::{ChangesState, FileDiffView, TaskChangesView};
 pub use task_revert::{RevertCounts, RevertedFile, TaskRevert, TaskRevertView};
 pub use terminal::{SUBPROTOCOL, TOKEN_SUBPROTOCOL, TerminalText, VIEWER_MESSAGE_MAX_BYTES, ViewerText};
-pub use token::{TokenCreate, TokenCreated, TokenScope, TokenView};
+pub use token::{IdentityView, TokenCreate, TokenCreated, TokenScope, TokenView};
 pub use ttl::{OnTtl, TtlChange};
 pub use tunnel::{TUNNEL_MESSAGE_MAX_BYTES, TUNNEL_SUBPROTOCOL};

@@ -50,6 +50,20 @@ pub struct TokenView {
     pub revoked_at: Option<String>,
 }
 
+/// The caller, as its token says: `GET /v1/identity`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct IdentityView {
+    pub tenant: Label,
+    pub principal: Label,
+    pub scope: TokenScope,
+    /// Whether the caller is the operator of the host.
+    pub operator: bool,
+    /// When the token expires; absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+}
+
 /// A created token. Only this response contains the secret.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

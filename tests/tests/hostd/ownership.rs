@@ -186,6 +186,7 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     ("GET /v1/budgets/{tenant}", For::Admin, "", &[200, 404]),
     ("DELETE /v1/budgets/{tenant}", For::Operator, "", &[204]),
     ("GET /v1/quota", For::Known, "", &[200]),
+    ("GET /v1/identity", For::Known, "", &[200]),
     ("PUT /v1/quotas/{tenant}", For::Operator, r#"{"sandboxes": 1000}"#, &[200]),
     ("PUT /v1/quotas/{tenant}/principals/{principal}", For::Admin, r#"{"sandboxes": 1000}"#, &[200]),
     ("GET /v1/quotas", For::Admin, "", &[200]),

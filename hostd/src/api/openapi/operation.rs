@@ -223,7 +223,7 @@ fn tag(path: &str) -> &'static str {
         "models" | "model-providers" | "budgets" => "models",
         "snapshots" => "snapshots",
         "quota" | "quotas" => "quotas",
-        "tokens" => "tokens",
+        "tokens" | "identity" => "tokens",
         "secrets" => "secrets",
         "audit" => "audit",
         "drivers" => "drivers",
