@@ -77,6 +77,13 @@ impl Store {
         self.list_execs("sandbox = ? AND exit IS NULL", sandbox, after, limit).await
     }
 
+    /// Returns the sandbox in which an exec with this id has not ended.
+    pub async fn sandbox_of_open_exec(&self, id: &ExecId) -> Result<Option<SandboxId>> {
+        let id = id.clone();
+        let sql = "SELECT sandbox FROM execs INDEXED BY execs_open WHERE ended_ms IS NULL AND id = ?";
+        self.read(move |conn| one(conn, sql, params![id.as_str()], parse_sandbox)).await
+    }
+
     /// Returns execs newest first; `after` is the last one of the previous page.
     pub async fn execs(
         &self,
@@ -140,6 +147,10 @@ pub(super) fn begin(conn: &Connection, exec: &ExecRecord) -> Result<ExecBegun> {
 pub(super) fn find(conn: &Connection, sandbox: &SandboxId, id: &ExecId) -> Result<Option<ExecRecord>> {
     let sql = "SELECT * FROM execs WHERE sandbox = ? AND id = ?";
     one(conn, sql, params![sandbox.as_str(), id.as_str()], parse)
+}
+
+fn parse_sandbox(row: &Row<'_>) -> Result<SandboxId> {
+    ColumnReader { row, table: "execs", key: "sandbox" }.sandbox("sandbox")
 }
 
 fn parse(row: &Row<'_>) -> Result<ExecRecord> {

@@ -70,6 +70,13 @@ impl Store {
         .await
     }
 
+    /// Returns the sandbox in which a task with this id has not ended.
+    pub async fn sandbox_of_open_task(&self, id: &TaskId) -> Result<Option<SandboxId>> {
+        let id = id.clone();
+        let sql = "SELECT sandbox FROM tasks INDEXED BY tasks_open WHERE done_seq IS NULL AND id = ?";
+        self.read(move |conn| one(conn, sql, params![id.as_str()], parse_sandbox)).await
+    }
+
     /// Returns tasks that have not ended, oldest first: of one sandbox, or of all.
     pub async fn open_tasks(&self, sandbox: Option<SandboxId>) -> Result<Vec<TaskRecord>> {
         self.read(move |conn| match sandbox {
@@ -288,6 +295,10 @@ pub(super) fn by_number(conn: &Connection, number: i64) -> Result<TaskRecord> {
 
 fn maybe_by_number(conn: &Connection, number: i64) -> Result<Option<TaskRecord>> {
     one(conn, "SELECT * FROM tasks WHERE number = ?", params![number], parse)
+}
+
+fn parse_sandbox(row: &Row<'_>) -> Result<SandboxId> {
+    ColumnReader { row, table: "tasks", key: "sandbox" }.sandbox("sandbox")
 }
 
 fn parse(row: &Row<'_>) -> Result<TaskRecord> {

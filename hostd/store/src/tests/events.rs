@@ -118,6 +118,8 @@ async fn a_boot_marks_earlier_execs_lost_and_a_real_exit_replaces_that() {
     assert_eq!(exit_of(&store, &id, &before).await, Some(Exit::Lost));
     assert_eq!(exit_of(&store, &id, &ended_before).await, Some(Exit::Exited { code: 3 }));
     assert_eq!(exit_of(&store, &id, &after).await, None);
+    assert_eq!(store.sandbox_of_open_exec(&after).await.unwrap(), Some(id));
+    assert_eq!(store.sandbox_of_open_exec(&before).await.unwrap(), None);
     store.append_events(&id, vec![event(1, 6, 40, ended("e1"))]).await.unwrap();
     assert_eq!(exit_of(&store, &id, &before).await, Some(Exit::Exited { code: 3 }));
 }

@@ -51,6 +51,15 @@ async fn the_same_task_begins_once() {
 }
 
 #[tokio::test]
+async fn the_sandbox_of_a_task_is_found_until_it_has_ended() {
+    let (_dir, store, _) = with_one().await;
+    let task = begin_task(&store, "t1").await;
+    assert_eq!(store.sandbox_of_open_task(&task.id).await.unwrap(), Some(id(1)));
+    store.cancel_task(task.number, 9).await.unwrap();
+    assert_eq!(store.sandbox_of_open_task(&task.id).await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn the_number_of_open_tasks_is_limited() {
     let (_dir, store, _) = with_one().await;
     for number in 0..limits::TASKS_OPEN_MAX {
