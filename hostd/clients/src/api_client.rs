@@ -113,6 +113,11 @@ impl ApiClient {
             *request.body_mut() = Body::from(text);
             request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
+        self.send_json(request).await
+    }
+
+    /// Makes a call whose response is a JSON document.
+    pub async fn send_json<T: DeserializeOwned>(&self, request: Request<Body>) -> Result<T, ApiFailure> {
         Self::read_json(self.send(request).await?).await
     }
 

@@ -43,6 +43,7 @@ pub struct Clients {
     parts: Arc<ClientParts>,
     envd: Arc<e2b::EnvdState>,
     acp: Arc<acp::Acp>,
+    mcp: Arc<mcp::StartingCalls>,
 }
 
 pub struct ClientParts {
@@ -62,7 +63,7 @@ pub struct ClientParts {
 
 impl Clients {
     pub fn new(parts: ClientParts) -> Self {
-        Self { parts: Arc::new(parts), envd: Arc::default(), acp: Arc::default() }
+        Self { parts: Arc::new(parts), envd: Arc::default(), acp: Arc::default(), mcp: Arc::default() }
     }
 
     /// Returns the protocol of a request; `None` for Slipway's own API.
