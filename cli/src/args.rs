@@ -2,7 +2,7 @@
 
 use crate::commands::{
     acp, agents, attach, attempts, budget, completions, context, cp, create, down, egress, ensure, events,
-    exec, files, fork, forward, get, git, host, image, lifecycle, limits, logs, ls, man, model, ports,
+    exec, files, fork, forward, get, git, host, image, lifecycle, limits, logs, ls, man, mcp, model, ports,
     preview_link, ps, quota, rm, run, secret, service, services, sh, share, shares, snapshot, sync, task,
     tls, token, unshare, up,
 };
@@ -223,6 +223,11 @@ pub enum Command {
     /// Install it where the shell looks for it, as in
     /// `slipway completions bash > /usr/share/bash-completion/completions/slipway`.
     Completions(completions::CompletionsArgs),
+    /// Serve the Model Context Protocol on standard input and output, for desktop clients
+    ///
+    /// Its tools create and use sandboxes, with the rights of the token. A restart of hostd goes unnoticed. Clients that
+    /// speak HTTP need no command: the same is served at `/mcp` of hostd.
+    Mcp(mcp::McpArgs),
     /// Show the versions of slipway and hostd
     Version,
     /// Write the manual pages of all commands into a directory

@@ -93,6 +93,7 @@ async fn dispatch(command: Command, output: Output, flags: &ConnectionFlags) -> 
         Command::Logs(args) => commands::logs::run(&context()?, args).await,
         Command::Ls(args) => commands::ls::run(&context()?, args).await.map(success),
         Command::Man(args) => commands::man::run(&args).map(success),
+        Command::Mcp(args) => commands::mcp::run(&context()?, args).await.map(success),
         Command::Model(args) => commands::model::run(&context()?, args).await.map(success),
         Command::Models => commands::models::run(&context()?).await.map(success),
         Command::Pause(args) => lifecycle::run(&context()?, Verb::Pause, args).await.map(success),

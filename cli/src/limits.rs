@@ -159,3 +159,10 @@ pub const ACP_RECEIVED_MAX_BYTES: usize = 8 << 20;
 pub const ACP_WAITING_MAX: usize = 1_024;
 /// Permission requests whose answers are remembered, in case that an answer was lost.
 pub const ACP_ANSWERS_MAX: usize = 256;
+
+/// Messages for the client of `slipway mcp` that are queued.
+pub const MCP_LINES_QUEUED: usize = 64;
+/// Messages of that client that are under way at once; more wait.
+pub const MCP_EXCHANGES_MAX: usize = 256;
+/// For answers that are under way when that client has said all.
+pub const MCP_END_TIMEOUT: Duration = Duration::from_secs(10);

@@ -26,6 +26,7 @@ mod files;
 mod forward;
 mod humanize;
 mod limits;
+mod mcp;
 mod output;
 mod output_stream;
 mod printer;

@@ -79,6 +79,13 @@ impl Client {
         Ok(self.exchange(request, deadline).await?.0)
     }
 
+    /// The same for any status: also one of an error is the caller's to read.
+    pub async fn open_any(&self, request: ApiRequest) -> Result<Response<Incoming>, ClientError> {
+        let (deadline, late) = (Instant::now() + request.timeout, request.timeout);
+        let http = self.build(request, None)?;
+        Ok(self.send_http(http, deadline, late).await?.0)
+    }
+
     /// Sends a request whose body comes from elsewhere, and reads the whole response. Cannot be repeated.
     pub async fn upload(&self, request: ApiRequest, body: RequestBody) -> Result<ApiResponse, ClientError> {
         let (deadline, late) = (Instant::now() + request.timeout, request.timeout);
@@ -123,15 +130,7 @@ impl Client {
         deadline: Instant,
         late: Duration,
     ) -> Result<(Response<Incoming>, Sender), ClientError> {
-        let mut sender = match self.idle_sender() {
-            Some(sender) => sender,
-            None => self.connector.connect().await?,
-        };
-        let response = timeout_at(deadline, sender.send_request(http))
-            .await
-            .map_err(|_| ClientError::TimedOut(late))?
-            .map_err(|error| self.lost(error))?;
-        self.answered.store(true, Ordering::Relaxed);
+        let (response, sender) = self.send_http(http, deadline, late).await?;
         let upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if response.status().is_success() || upgraded {
             return Ok((response, sender));
@@ -144,6 +143,24 @@ impl Client {
             Err(_) if status.is_server_error() => Err(ClientError::Intermediary(status.to_string())),
             Err(_) => Err(ClientError::UnexpectedResponse(format!("{status} {}", excerpt(&body)))),
         }
+    }
+
+    async fn send_http(
+        &self,
+        http: Request<RequestBody>,
+        deadline: Instant,
+        late: Duration,
+    ) -> Result<(Response<Incoming>, Sender), ClientError> {
+        let mut sender = match self.idle_sender() {
+            Some(sender) => sender,
+            None => self.connector.connect().await?,
+        };
+        let response = timeout_at(deadline, sender.send_request(http))
+            .await
+            .map_err(|_| ClientError::TimedOut(late))?
+            .map_err(|error| self.lost(error))?;
+        self.answered.store(true, Ordering::Relaxed);
+        Ok((response, sender))
     }
 
     /// Names the error of a request that got no response. A server of TLS answers plain HTTP with an alert, which is no

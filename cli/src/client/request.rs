@@ -84,6 +84,12 @@ impl ApiRequest {
         self.header("content-type", "application/octet-stream")
     }
 
+    /// A body that is a JSON document already.
+    pub fn json_text(mut self, body: Bytes) -> Self {
+        self.body = body;
+        self.header("content-type", "application/json")
+    }
+
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self

@@ -32,6 +32,7 @@ pub mod limits;
 pub mod logs;
 pub mod ls;
 pub mod man;
+pub mod mcp;
 pub mod model;
 pub mod models;
 pub mod ports;
