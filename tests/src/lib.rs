@@ -41,6 +41,7 @@ pub mod ssh_server;
 mod stale_directories;
 pub mod stock_clients;
 pub mod tasks;
+pub mod tcp_switch;
 pub mod tls_terminator;
 pub mod tunnel;
 pub mod viewer;

@@ -5,3 +5,4 @@ mod envd;
 mod acp;
 mod cloudflare;
 mod open_sandbox;
+mod mcp;
