@@ -63,6 +63,7 @@ pub struct Event {
 
 /// The kind of an event with its fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind")]
 pub enum Fact {
     #[serde(rename = "boot")]

@@ -15,6 +15,7 @@ pub struct TaskEvent {
 
 /// Output of an agent: base64 where it is not UTF-8, split where it is long. Never lossy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Text {
     pub text: String,
     #[serde(default, skip_serializing_if = "is_utf8")]
@@ -30,6 +31,7 @@ fn is_utf8(encoding: &Encoding) -> bool {
 
 /// The kind of a task event with its fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TaskFact {
     Status {
@@ -71,6 +73,7 @@ pub enum TaskFact {
         result: Box<TaskResult>,
         /// Cursor of the `task.ended` event in the sandbox's log.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
         told: Option<Cursor>,
     },
 }
@@ -181,6 +184,7 @@ pub struct PermissionOption {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum ModelFact {
     /// The model that the agent claims to use.

@@ -7,7 +7,13 @@ import sys
 sys.path.insert(0, sys.argv[1])
 
 import slipway_client  # noqa: E402
-from slipway_client.models import EventView, SandboxView, ServiceView  # noqa: E402
+from slipway_client.models import (  # noqa: E402
+    EventViewPage,
+    ExecEndedEvent,
+    SandboxView,
+    ServiceView,
+    TaskLogEvent,
+)
 
 modules = [module.name for module in pkgutil.walk_packages(slipway_client.__path__, "slipway_client.")]
 for module in modules:
@@ -26,7 +32,14 @@ for state in (
     assert view.state == state["state"], view
     assert view.to_dict() == service | state, view.to_dict()
 
-event = {"seq": 1, "time": "2026-01-01T00:00:00Z", "sandbox": "01jb9xyzabcdefghjkmnpqrstv", "kind": "log", "text": "x"}
-assert EventView.from_dict(event)["text"] == "x"
+sandbox = "01jb9xyzabcdefghjkmnpqrstv"
+events = [
+    {"seq": 1, "time": "2026-01-01T00:00:00Z", "sandbox": sandbox, "task": "t", "kind": "log", "text": "x", "stream": "stderr"},
+    {"seq": 2, "time": "2026-01-01T00:00:00Z", "sandbox": sandbox, "kind": "exec.ended",
+     "data": {"exec": "e", "exit": {"kind": "exited", "code": 3}, "output_end": 7, "background": 0}},
+]
+log, ended = EventViewPage.from_dict({"items": events, "next": None}).items
+assert isinstance(log, TaskLogEvent) and log.text == "x", log
+assert isinstance(ended, ExecEndedEvent) and ended.data.exit_.code == 3, ended
 assert SandboxView.from_dict  # of a flattened owner
 print(f"{len(modules)} modules")

@@ -26,10 +26,12 @@ enum Distance {
 }
 
 /// Keywords that do not restrict values, or are checked elsewhere: `pattern` by the types, sizes by the
-/// handlers, since they may be 413, and `not` and `prefixItems` by the handlers.
-pub const IGNORED: [&str; 12] = [
+/// handlers, since they may be 413, and `not` and `prefixItems` by the handlers. A `discriminator` says nothing that its
+/// `oneOf` does not.
+pub const IGNORED: [&str; 13] = [
     "title",
     "description",
+    "discriminator",
     "default",
     "example",
     "examples",

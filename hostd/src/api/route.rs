@@ -203,28 +203,42 @@ impl Route {
     }
 
     pub fn returns<T: ToSchema>(self, status: u16) -> Self {
-        self.with_response(ResponseDoc { status, kind: "application/json", schema_fn: Some(schema_of::<T>) })
+        self.with_response(ResponseDoc {
+            status,
+            kind: "application/json",
+            schema_fn: Some(schema_of::<T>),
+            item: None,
+        })
     }
 
     /// A page of these.
     pub fn returns_page<T: ToSchema>(self, status: u16) -> Self {
-        self.with_response(ResponseDoc { status, kind: "application/json", schema_fn: Some(page_of::<T>) })
+        self.with_response(ResponseDoc {
+            status,
+            kind: "application/json",
+            schema_fn: Some(page_of::<T>),
+            item: None,
+        })
     }
 
     /// A response that is not a JSON document, or has no body.
     pub fn returns_media(self, status: u16, kind: &'static str) -> Self {
-        self.with_response(ResponseDoc { status, kind, schema_fn: None })
+        self.with_response(ResponseDoc { status, kind, schema_fn: None, item: None })
     }
 
-    /// Server-sent events.
-    pub fn returns_sse(self) -> Self {
-        self.returns_media(200, "text/event-stream")
+    /// Server-sent events whose `data` has this schema.
+    pub fn returns_sse(self, item: &'static str) -> Self {
+        self.returns_stream("text/event-stream", item)
+    }
+
+    fn returns_stream(self, kind: &'static str, item: &'static str) -> Self {
+        self.with_response(ResponseDoc { status: 200, kind, schema_fn: None, item: Some(item) })
     }
 
     /// Output or a log: as NDJSON, as server-sent events or as bytes, by `Accept`.
     pub fn returns_output(self) -> Self {
-        self.returns_media(200, "application/x-ndjson")
-            .returns_sse()
+        self.returns_stream("application/x-ndjson", "Chunk")
+            .returns_sse("Chunk")
             .returns_media(200, "application/octet-stream")
     }
 

@@ -160,7 +160,7 @@ fn inspection() -> Vec<Route> {
             .query(EVENTS)
             .headers(LAST_EVENT_ID)
             .returns_page::<EventView>(200)
-            .returns_sse(),
+            .returns_sse("EventView"),
         Route::new(Method::GET, "/v1/sandboxes/{id}/ports", Read, inspect::ports)
             .operation("listPorts", "List listening ports of a sandbox, with their preview URLs")
             .returns_page::<PortView>(200),
@@ -196,7 +196,7 @@ fn task() -> Vec<Route> {
             .query(EVENTS)
             .headers(LAST_EVENT_ID)
             .returns_page::<TaskEventView>(200)
-            .returns_sse()
+            .returns_sse("TaskEventView")
             .returns_media(204, ""),
         Route::new(Method::GET, "/v1/sandboxes/{id}/tasks/{task}/log", Read, tasks::log)
             .operation("readTaskLog", "Raw output of a task's agent, read as the output of an exec; only its end where there is much. Not of the agent `command`, whose lines are events")
@@ -394,7 +394,7 @@ fn tenant() -> Vec<Route> {
             .headers(LAST_EVENT_ID)
             .query(EVENTS_OF)
             .returns_page::<EventView>(200)
-            .returns_sse()
+            .returns_sse("EventView")
             .returns_media(204, ""),
         Route::new(Method::POST, "/v1/tokens", Admin, tokens::create)
             .operation("createToken", "Create a token; the only response that contains it")

@@ -8,6 +8,7 @@ mod acp;
 mod agent;
 mod capacity;
 mod error;
+mod event;
 mod exec;
 mod files;
 mod fingerprint;
@@ -41,6 +42,10 @@ pub use capacity::{
     StatsView,
 };
 pub use error::{ApiError, ApiErrorBody, ApiErrorCode, ApiErrorDetail};
+pub use event::{
+    AttemptEventData, DotfilesEventData, EgressEventData, GapEventData, GitEventData, SandboxEventData,
+    SetupEventData,
+};
 pub use exec::{ExecAnswer, ExecCreate, TtyChoice};
 pub use files::{
     ContentEncoding, FileChangeView, FileLinkCreate, FileLinkCreated, FileLinkMethod, FileLinkView, FilePage,

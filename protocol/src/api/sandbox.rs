@@ -456,8 +456,8 @@ pub struct AttemptView {
     pub duration_ms: Option<u64>,
 }
 
-/// An event of hostd's log. `seq` is global and increases with every event. Fields of task events are inline, as in
-/// [`TaskEventView`](super::TaskEventView); those of other events are in `data`.
+/// An event of hostd's log. `seq` is global and increases with every event. Fields of task events are inline; those of
+/// other events are in `data`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventView {

@@ -126,7 +126,7 @@ fn trees() -> Vec<Route> {
             .query(ANYWHERE)
             .query(RECURSIVE)
             .headers(watch::LAST_EVENT_ID)
-            .returns_sse(),
+            .returns_sse("FileChangeView"),
     ]
 }
 

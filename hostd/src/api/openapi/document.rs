@@ -2,7 +2,7 @@
 
 use super::{
     super::{older::OlderError, route::Route, routes},
-    constraints, flatten,
+    constraints, events, flatten,
     operation::{self, BEARER, SIGNATURE, TAGS},
     route_doc::{Schemas, schema_of},
 };
@@ -41,6 +41,7 @@ fn build(routes: &[Route]) -> Value {
     let mut schemas = Schemas::new();
     schema_of::<ApiErrorBody>(&mut schemas);
     schema_of::<OlderError>(&mut schemas);
+    events::collect(&mut schemas);
     let mut paths = Map::new();
     for route in routes {
         let operations = paths.entry(route.path).or_insert_with(|| json!({}));
@@ -51,6 +52,7 @@ fn build(routes: &[Route]) -> Value {
         components.insert(name, serde_json::to_value(schema).unwrap_or_default());
     }
     constraints::apply(&mut components);
+    events::tag(&mut components);
     flatten::all(&mut components);
     let bodies = paths.values().filter_map(Value::as_object).flat_map(Map::values);
     let bodies = bodies.filter_map(|operation| operation.get("requestBody"));

@@ -1,11 +1,13 @@
 //! `#[serde(flatten)]` becomes `allOf`, and with an enum inside an `allOf` of `oneOf`, which client
 //! generators drop or fail on. Both are rewritten to the wire format: one object with all fields. An enum
 //! contributes its tag (`state`, `kind`) with all values, and the fields of its variants, each optional.
+//!
+//! An enum on its own stays a union: each variant is a named schema, and the tag its discriminator.
 
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-type Object = Map<String, Value>;
+pub type Object = Map<String, Value>;
 
 pub fn all(schemas: &mut Object) {
     let names: Vec<String> = schemas.keys().cloned().collect();
@@ -18,8 +20,22 @@ pub fn all(schemas: &mut Object) {
             }
             schemas.insert(name.clone(), flat);
         }
-        name_variants(&name, &mut schemas[&name]);
     }
+    let names: Vec<String> = schemas.keys().cloned().collect();
+    for name in names {
+        name_variants(&name, schemas);
+    }
+}
+
+/// A union of named schemas, each with the words of the tag that it stands for.
+pub fn union<'a>(tag: &str, members: impl Iterator<Item = (&'a str, &'a [String])>) -> Value {
+    let (mut variants, mut mapping) = (Vec::new(), Object::new());
+    for (name, words) in members {
+        let reference = format!("#/components/schemas/{name}");
+        variants.push(json!({"$ref": reference}));
+        mapping.extend(words.iter().map(|word| (word.clone(), json!(reference))));
+    }
+    json!({"oneOf": variants, "discriminator": {"propertyName": tag, "mapping": mapping}})
 }
 
 fn flat(parts: &[Value], schemas: &Object) -> Value {
@@ -29,7 +45,7 @@ fn flat(parts: &[Value], schemas: &Object) -> Value {
 
 /// The fields of an object, and which of them are required.
 #[derive(Debug, Clone, Default)]
-struct Fields {
+pub struct Fields {
     properties: Object,
     required: BTreeSet<String>,
 }
@@ -43,14 +59,32 @@ impl Fields {
         }
     }
 
-    fn with(&self, other: &Self) -> Self {
+    pub fn with(&self, other: &Self) -> Self {
         let mut all = self.clone();
         all.properties.extend(other.properties.clone());
         all.required.extend(other.required.iter().cloned());
         all
     }
 
-    fn object(&self) -> Value {
+    /// The same with a required field of this schema.
+    pub fn with_field(mut self, name: &str, schema: Value) -> Self {
+        self.properties.insert(name.to_owned(), schema);
+        self.required.insert(name.to_owned());
+        self
+    }
+
+    pub fn without(mut self, names: &[&str]) -> Self {
+        self.properties.retain(|name, _| !names.contains(&name.as_str()));
+        self.required.retain(|name| !names.contains(&name.as_str()));
+        self
+    }
+
+    /// The only value of a field.
+    pub fn word(&self, name: &str) -> Option<String> {
+        self.properties.get(name)?["enum"][0].as_str().map(str::to_owned)
+    }
+
+    pub fn object(&self) -> Value {
         let mut object = json!({"type": "object", "properties": self.properties});
         if !self.required.is_empty() {
             object["required"] = self.required.iter().cloned().collect();
@@ -59,7 +93,7 @@ impl Fields {
     }
 }
 
-fn fields(part: &Value, schemas: &Object) -> Fields {
+pub fn fields(part: &Value, schemas: &Object) -> Fields {
     let name = part["$ref"].as_str().and_then(|text| text.rsplit('/').next());
     if let Some(schema) = name.and_then(|name| schemas.get(name)) {
         return fields(schema, schemas);
@@ -67,11 +101,21 @@ fn fields(part: &Value, schemas: &Object) -> Fields {
     if let Some(parts) = part["allOf"].as_array() {
         return fields(&flat(parts, schemas), schemas);
     }
-    let variants: Vec<Fields> = part["oneOf"].as_array().into_iter().flatten().map(Fields::of).collect();
-    match tag_of(&variants) {
-        Some(tag) => tagged(&variants, &tag),
-        None => Fields::of(part),
+    let variants = part["oneOf"].as_array().into_iter().flatten();
+    let variants: Vec<Fields> = variants.map(|variant| fields(variant, schemas)).collect();
+    match (tag_of(&variants), variants.is_empty()) {
+        (Some(tag), _) => tagged(&variants, &tag),
+        (None, true) => Fields::of(part),
+        (None, false) => either(&variants),
     }
+}
+
+/// An enum without a tag: required is what each variant requires.
+fn either(variants: &[Fields]) -> Fields {
+    let all = variants.iter().fold(Fields::default(), |before, variant| before.with(variant));
+    let required =
+        all.required.iter().filter(|name| variants.iter().all(|each| each.required.contains(*name)));
+    Fields { required: required.cloned().collect(), properties: all.properties }
 }
 
 /// The field that identifies a variant: required in each of them, with a single value.
@@ -108,19 +152,36 @@ fn tagged(variants: &[Fields], tag: &str) -> Fields {
     all
 }
 
-/// Gives variants a title, which generators turn into type names: `ExitSpawnFailed`.
-fn name_variants(name: &str, schema: &mut Value) {
-    let Some(variants) = schema.get_mut("oneOf").and_then(Value::as_array_mut) else { return };
-    let fields: Vec<Fields> = variants.iter().map(Fields::of).collect();
-    let Some(tag) = tag_of(&fields) else { return };
-    for (variant, fields) in variants.iter_mut().zip(&fields) {
-        let word = fields.properties[&tag]["enum"][0].as_str().unwrap_or_default();
-        variant["title"] = format!("{name}{}", pascal(word)).into();
+/// Gives each variant of a tagged enum a schema of its own, which generators turn into a type: `ExitSpawnFailed`.
+fn name_variants(name: &str, schemas: &mut Object) {
+    let variants = schemas[name].get("oneOf").and_then(Value::as_array).cloned().unwrap_or_default();
+    if variants.iter().any(|variant| variant.get("$ref").is_some()) {
+        return;
     }
+    let variant_fields: Vec<Fields> = variants.iter().map(|variant| fields(variant, schemas)).collect();
+    let Some(tag) = tag_of(&variant_fields) else { return };
+    let mut members = Vec::new();
+    for (variant, fields) in variants.iter().zip(&variant_fields) {
+        let word = fields.word(&tag).unwrap_or_default();
+        let member = format!("{name}{}", pascal(&word));
+        let mut object = fields.object();
+        if let Some(about) = variant.get("description") {
+            object["description"] = about.clone();
+        }
+        let other = schemas.insert(member.clone(), object);
+        assert!(other.is_none(), "{member} is the name of another schema");
+        members.push((member, vec![word]));
+    }
+    let mut union = union(&tag, members.iter().map(|(member, words)| (member.as_str(), words.as_slice())));
+    if let Some(about) = schemas[name].get("description") {
+        union["description"] = about.clone();
+    }
+    schemas.insert(name.to_owned(), union);
 }
 
-fn pascal(word: &str) -> String {
-    let parts = word.split(['_', '-']);
+/// `exec.ended` and `spawn_failed` as parts of a name: `ExecEnded`, `SpawnFailed`.
+pub fn pascal(word: &str) -> String {
+    let parts = word.split(['_', '-', '.']);
     parts.map(|part| part[..1.min(part.len())].to_uppercase() + &part[1.min(part.len())..]).collect()
 }
 
@@ -157,6 +218,12 @@ mod tests {
         flat["properties"]["more"] = json!({"type": "boolean"});
         flat.as_object_mut().map(|flat| flat.remove("description"));
         assert_eq!(schemas["Outer"], flat);
-        assert_eq!(schemas["State"]["oneOf"][1]["title"], "StateFailedDependency");
+        let member = "#/components/schemas/StateFailedDependency";
+        assert_eq!(schemas["State"]["oneOf"][1]["$ref"], member);
+        assert_eq!(schemas["State"]["discriminator"]["propertyName"], "state");
+        assert_eq!(schemas["State"]["discriminator"]["mapping"]["failed_dependency"], member);
+        let of_member = &schemas["StateFailedDependency"];
+        assert_eq!(of_member["required"], json!(["on", "state"]));
+        assert_eq!(of_member["properties"]["state"]["enum"], json!(["failed_dependency"]));
     }
 }

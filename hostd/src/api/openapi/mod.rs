@@ -3,6 +3,7 @@
 
 mod constraints;
 mod document;
+mod events;
 mod flatten;
 mod operation;
 pub mod route_doc;

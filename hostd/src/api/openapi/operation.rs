@@ -5,6 +5,7 @@ use super::{
         param::{LABEL_PATTERN, Param, ParamKind},
         route::{Idempotency, RequestBody, RequiredAccess, Route},
     },
+    events,
     route_doc::{ResponseDoc, Schemas},
 };
 use hyper::Method;
@@ -84,7 +85,7 @@ fn body(route: &Route, schemas: &mut Schemas) -> Option<Value> {
 
 fn responses(route: &Route, schemas: &mut Schemas) -> Value {
     let mut responses = Map::new();
-    for ResponseDoc { status, kind, schema_fn } in &route.doc.responses {
+    for ResponseDoc { status, kind, schema_fn, item } in &route.doc.responses {
         let response = responses
             .entry(status.to_string())
             .or_insert_with(|| json!({"description": status_text(*status)}));
@@ -94,6 +95,9 @@ fn responses(route: &Route, schemas: &mut Schemas) -> Value {
         };
         if !kind.is_empty() {
             response["content"][*kind] = json!({"schema": schema});
+            if let Some(name) = item {
+                response["content"][*kind][events::STREAM_ITEM] = events::item(name);
+            }
         }
     }
     let older = if route.older { "Older" } else { "" };

@@ -27,6 +27,8 @@ pub struct ResponseDoc {
     pub kind: &'static str,
     /// The type of a JSON response.
     pub schema_fn: Option<SchemaFn>,
+    /// The name of the schema of each message of a stream.
+    pub item: Option<&'static str>,
 }
 
 pub fn schema_of<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {

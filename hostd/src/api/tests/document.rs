@@ -203,3 +203,52 @@ fn every_number_of_a_request_has_bounds() {
     }
     assert!(numbers > 20, "only {numbers} numbers were looked at");
 }
+
+/// The kinds that a union has a schema for.
+fn kinds(union: &str) -> BTreeSet<&'static str> {
+    let mapping = schemas()[union]["discriminator"]["mapping"].as_object().expect("a mapping");
+    mapping.keys().map(String::as_str).collect()
+}
+
+#[test]
+fn every_event_has_a_schema_by_its_kind() {
+    let of_tasks = kinds("TaskEventView");
+    assert!(of_tasks.contains("done") && of_tasks.contains("permission") && of_tasks.len() == 12);
+    let all = kinds("EventView");
+    assert!(of_tasks.is_subset(&all), "task events are events");
+    for kind in ["exec.ended", "service.state", "sandbox.running", "attempt.failed", "egress", "gap"] {
+        assert!(all.contains(kind), "{kind}");
+    }
+    for union in ["TaskEventView", "EventView", "Exit", "Reason", "Chunk"] {
+        let schema = &schemas()[union];
+        let tag = schema["discriminator"]["propertyName"].as_str().expect("a tag");
+        let variants: BTreeSet<String> =
+            schema["oneOf"].as_array().into_iter().flatten().map(Value::to_string).collect();
+        for (word, reference) in schema["discriminator"]["mapping"].as_object().expect("a mapping") {
+            assert!(
+                variants.contains(&serde_json::json!({"$ref": reference}).to_string()),
+                "{union}: {word}"
+            );
+            let name = reference.as_str().and_then(|text| text.rsplit('/').next()).expect("a name");
+            let words = schemas()[name]["properties"][tag]["enum"].as_array().expect("words");
+            assert!(words.contains(&Value::from(word.as_str())), "{name}: {words:?}");
+            let required = schemas()[name]["required"].as_array().expect("required fields");
+            assert!(required.contains(&Value::from(tag)), "{name} may have no {tag}");
+        }
+    }
+}
+
+#[test]
+fn streams_name_the_schema_of_their_messages() {
+    let named = |path: &str, kind: &str| {
+        let content = &document()["paths"][path]["get"]["responses"]["200"]["content"][kind];
+        content["x-item-schema"]["$ref"].as_str().and_then(|text| text.rsplit('/').next()).map(str::to_owned)
+    };
+    let sse = "text/event-stream";
+    assert_eq!(named("/v1/events", sse).as_deref(), Some("EventView"));
+    assert_eq!(named("/v1/sandboxes/{id}/tasks/{task}/events", sse).as_deref(), Some("TaskEventView"));
+    assert_eq!(named("/v1/sandboxes/{id}/files/watch", sse).as_deref(), Some("FileChangeView"));
+    let output = "/v1/sandboxes/{id}/execs/{exec}/output";
+    assert_eq!(named(output, sse).as_deref(), Some("Chunk"));
+    assert_eq!(named(output, "application/x-ndjson").as_deref(), Some("Chunk"));
+}
