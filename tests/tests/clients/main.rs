@@ -1,8 +1,10 @@
 //! Stock clients, as people install them, against a real hostd.
 
-mod e2b;
-mod envd;
 mod acp;
 mod cloudflare;
-mod open_sandbox;
+mod e2b;
+mod envd;
+mod interpreter;
 mod mcp;
+mod open_sandbox;
+mod sdk;
