@@ -194,7 +194,8 @@ impl DockerInner {
             let written = self.signer.write(&dir, &record).and_then(|file| file.sync_all());
             written.map_err(failed("write the badge"))?;
         }
-        self.make_workspace(&sandbox, &order.blueprint)?;
+        let unsynced = self.make_workspace(&sandbox, &order.blueprint)?;
+        unsynced.sync().map_err(failed("sync the workspace"))?;
         let change = || failed("change the owner of the sandbox's files");
         if !self.workspaces().has_stack(&sandbox) {
             chown_tree::chown_workspace(&self.layout, &sandbox, id_map).map_err(change())?;

@@ -10,7 +10,7 @@ use super::{
     sandbox_dialer::{RunningSandbox, SandboxDialer},
     seed::{SeedSource, Templates, skel_of},
     signed_badge::{BadgeError, BadgeRecord, InstanceSigner},
-    snapshots::{SnapshotRecord, Snapshots},
+    snapshots::{SnapshotRecord, Snapshots, Unsynced},
     workspace::{NewWorkspace, WorkspaceIds, Workspaces},
 };
 use crate::{DiskUsage, DriverError, OpenWorkspace, Stream, Target, WorkspaceAccess};
@@ -76,7 +76,7 @@ pub trait LocalDriver: WorkspaceIds + Send + Sync + Sized + 'static {
         found.map(SeedSource::Snapshot).ok_or_else(missing)
     }
 
-    fn make_workspace(&self, sandbox: &SandboxId, blueprint: &Blueprint) -> Result<(), DriverError> {
+    fn make_workspace(&self, sandbox: &SandboxId, blueprint: &Blueprint) -> Result<Unsynced, DriverError> {
         let seed = || self.find_seed(Some(sandbox), blueprint);
         self.workspaces().make(sandbox, &NewWorkspace { limits: &blueprint.limits, seed: &seed })
     }
@@ -89,7 +89,8 @@ pub trait LocalDriver: WorkspaceIds + Send + Sync + Sized + 'static {
             self.find_seed(Some(sandbox), &record.blueprint)?;
         }
         self.workspaces().remove(sandbox).map_err(failed("empty the workspace"))?;
-        record.map_or(Ok(()), |record| self.make_workspace(sandbox, &record.blueprint))
+        let Some(record) = record else { return Ok(()) };
+        self.make_workspace(sandbox, &record.blueprint)?.sync().map_err(failed("sync the workspace"))
     }
 
     /// Checks of a new sandbox that no later launch repeats: its seed, and room for it.

@@ -14,7 +14,7 @@ use super::{
     quota::{self, Quota, QuotaMeans},
     remove_tree,
     seed::{self, SeedSource},
-    snapshots::{self, ReplacementOutcome, SnapshotMethod, Snapshots, StackIds},
+    snapshots::{self, ReplacementOutcome, SnapshotMethod, Snapshots, StackIds, Unsynced},
     trash::NewEntry,
 };
 use nix::{
@@ -82,16 +82,18 @@ impl Workspaces<'_> {
     }
 
     /// Creates the workspace with its first directories, atomically, and mounts a volume. An existing one is left as
-    /// it is.
-    pub fn make(&self, sandbox: &SandboxId, new: &NewWorkspace<'_>) -> Result<(), DriverError> {
+    /// it is. Returns what has to be on disk before the sandbox counts as launched.
+    pub fn make(&self, sandbox: &SandboxId, new: &NewWorkspace<'_>) -> Result<Unsynced, DriverError> {
         if self.mount(sandbox)? || self.is_plain(sandbox) {
-            return Ok(());
+            let stacked = self.has_stack(sandbox);
+            return Ok(if stacked { self.unsynced_stack(sandbox) } else { Unsynced::default() });
         }
         let seed = (new.seed)()?;
-        if let Some(SeedSource::Snapshot(record)) = &seed
-            && self.fork(sandbox, record, new.limits).map_err(failed("make the workspace of a snapshot"))?
-        {
-            return self.mount(sandbox).map(drop);
+        if let Some(SeedSource::Snapshot(record)) = &seed {
+            let forked = self.fork(sandbox, record, new.limits);
+            if let Some(unsynced) = forked.map_err(failed("make the workspace of a snapshot"))? {
+                return self.mount(sandbox).map(|_| unsynced);
+            }
         }
         let temporary = NewEntry::reserve(&self.layout.trash(), "new");
         let made = self.make_at(temporary.path(), sandbox, new.limits, seed.as_ref());
@@ -99,7 +101,7 @@ impl Workspaces<'_> {
             self.discard(temporary.path());
             self.discard(&volume_of(temporary.path()));
         }
-        made
+        made.map(|()| Unsynced::default())
     }
 
     fn make_at(

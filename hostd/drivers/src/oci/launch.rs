@@ -22,7 +22,7 @@ use super::{
     signed_badge::BadgeRecord,
     spawn_runtime::{self, MergedLayers, RuntimeCommand},
 };
-use crate::local::local_driver::LocalDriver;
+use crate::local::{local_driver::LocalDriver, snapshots::Unsynced};
 use hostd_core::{Blueprint, image_env};
 use protocol::api::{Network, SandboxId};
 use std::{
@@ -34,6 +34,14 @@ use std::{
     time::Duration,
 };
 use tokio::time::Instant;
+
+/// What a launch needs on disk.
+struct PreparedLaunch {
+    record: BadgeRecord,
+    /// Present if it was written now.
+    badge: Option<File>,
+    unsynced: Unsynced,
+}
 
 impl OciInner {
     /// Refuses what this driver cannot do, before anything is created.
@@ -78,16 +86,17 @@ impl OciInner {
         let wanted = order.clone();
         // The lock moves along: the work goes on when the caller is cancelled.
         let prepare = move |inner: &Self| {
-            inner.prepare(&wanted, &rootfs).map(|(record, badge)| (record, badge, rootfs, lock))
+            inner.prepare(&wanted, &rootfs).map(|prepared| (prepared, rootfs, lock))
         };
-        let (record, badge, rootfs, lock) = self.spawn_blocking(prepare).await?;
+        let (PreparedLaunch { record, badge, unsynced }, rootfs, lock) = self.spawn_blocking(prepare).await?;
         let prepared = begun.elapsed();
-        // The badge is synced to disk while the runtime works.
-        let kept_on_disk = tokio::task::spawn_blocking(move || badge.map_or(Ok(()), |file| file.sync_all()));
+        // The badge and the workspace are synced to disk while the runtime works.
+        let sync = move || badge.map_or(Ok(()), |file| file.sync_all()).and_then(|()| unsynced.sync());
+        let kept_on_disk = tokio::task::spawn_blocking(sync);
         let started = spawn_runtime::run_to_end(self.runtime_command(&record, &rootfs, lock), &group).await;
         let synced = kept_on_disk.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         started.map_err(|error| with_stdio(error, &dir))?;
-        synced.map_err(failed("sync the badge"))?;
+        synced.map_err(failed("sync the badge and the workspace"))?;
         let init = find_init(&dir, &group)?.ok_or_else(|| exited_at_once(&dir))?;
         tracing::debug!(%sandbox, pid = init.pid, ?prepared, launched = ?begun.elapsed(), "sandbox launched");
         Ok(handle(&init, record.uid_base))
@@ -165,13 +174,8 @@ impl OciInner {
         }
     }
 
-    /// Prepares everything on disk that a launch needs. May be repeated. Returns the badge file if it was
-    /// written now.
-    fn prepare(
-        &self,
-        order: &LaunchRequest,
-        rootfs: &Rootfs,
-    ) -> Result<(BadgeRecord, Option<File>), DriverError> {
+    /// Prepares everything on disk that a launch needs. May be repeated.
+    fn prepare(&self, order: &LaunchRequest, rootfs: &Rootfs) -> Result<PreparedLaunch, DriverError> {
         let sandbox = order.badge.sandbox;
         let dir = self.dir(&sandbox);
         let make = || failed("make the directories of the sandbox");
@@ -179,14 +183,14 @@ impl OciInner {
             files::make_dir(&path, mode).map_err(make())?;
         }
         let (record, badge) = self.write_badge(order, &dir)?;
-        self.make_workspace(&sandbox, &order.blueprint)?;
+        let unsynced = self.make_workspace(&sandbox, &order.blueprint)?;
         self.chown_files(&sandbox, record.uid_base)
             .map_err(failed("change the owner of the sandbox's files"))?;
         let group = self.cgroup(&sandbox);
         group.make(&order.blueprint.limits).map_err(failed("make the control groups"))?;
         let config = self.bundle_config(&record, rootfs, &group)?;
         files::replace(&dir.config(), &config, 0o600).map_err(failed("write the bundle"))?;
-        Ok((record, badge))
+        Ok(PreparedLaunch { record, badge, unsynced })
     }
 
     /// Writes the badge, unless it is up to date.

@@ -6,6 +6,7 @@ use super::{
         layout::StackDir,
         limits::SANDBOX_UID,
         quota::{self, QuotaMeans},
+        remove_tree,
         workspace::Workspaces,
     },
     btrfs,
@@ -14,7 +15,8 @@ use super::{
     method::SnapshotMethod,
     mirror::{CopiedBefore, Mirror, TreeKind},
     pins::PinnedLayers,
-    record::{LayerId, SnapshotRecord, StackRecord, sync_dir},
+    record::{LayerId, SnapshotRecord, StackRecord},
+    unsynced::Unsynced,
 };
 use hostd_images::LayerStack;
 use protocol::api::{Limits, SandboxId};
@@ -34,22 +36,22 @@ pub enum StackIds {
 }
 
 impl Workspaces<'_> {
-    /// Makes the workspace of a sandbox from a snapshot without a copy, where that is possible; says whether it was.
+    /// Makes the workspace of a sandbox from a snapshot without a copy; `None` where that is not possible.
     pub(in super::super) fn fork(
         &self,
         sandbox: &SandboxId,
         record: &SnapshotRecord,
         limits: &Limits,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Option<Unsynced>> {
         let limited_by = limits.disk_mb.and(self.means);
         let volume = limited_by == Some(QuotaMeans::Loop);
         match self.snapshots.method() {
             SnapshotMethod::Overlay if !volume && self.ids.can_stack() => {
                 let project_mb = limits.disk_mb.filter(|_| limited_by == Some(QuotaMeans::Project));
-                self.fork_stack(sandbox, record, project_mb).map(|()| true)
+                self.fork_stack(sandbox, record, project_mb).map(Some)
             }
             SnapshotMethod::Btrfs if limited_by.is_none() => self.fork_subvolume(sandbox, record),
-            SnapshotMethod::Overlay | SnapshotMethod::Btrfs | SnapshotMethod::Copy => Ok(false),
+            SnapshotMethod::Overlay | SnapshotMethod::Btrfs | SnapshotMethod::Copy => Ok(None),
         }
     }
 
@@ -58,15 +60,25 @@ impl Workspaces<'_> {
         sandbox: &SandboxId,
         record: &SnapshotRecord,
         project_mb: Option<u64>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Unsynced> {
         let layers = PinnedLayers::existing(self.layout, &record.layers)?;
-        let new = NewTree::reserve(&self.layout.trash(), "stack");
+        let (new, stack) =
+            (NewTree::reserve(&self.layout.trash(), "stack"), self.layout.stack(sandbox));
         self.make_stack_at(new.path(), layers.ids(), project_mb)?;
-        std::fs::rename(new.path(), self.layout.stack(sandbox).path())?;
-        sync_dir(&self.layout.stacks())
+        // One that lost its record with the power.
+        if let Some(gone) = remove_tree::move_to_trash(stack.path(), &self.layout.trash())? {
+            remove_tree::remove_tree(&gone)?;
+        }
+        std::fs::rename(new.path(), stack.path())?;
+        Ok(self.unsynced_stack(sandbox))
     }
 
-    /// Makes the directory of a stack.
+    /// What a launch of a sandbox with a stack has to find on disk after a loss of power.
+    pub(in super::super) fn unsynced_stack(&self, sandbox: &SandboxId) -> Unsynced {
+        Unsynced::stack(&self.layout.stack(sandbox), self.layout.stacks())
+    }
+
+    /// Makes the directory of a stack, which is not on disk yet.
     pub(super) fn make_stack_at(
         &self,
         path: &Path,
@@ -81,7 +93,7 @@ impl Workspaces<'_> {
             quota::assign(&stack.live(), disk_mb)?;
         }
         self.make_live(&stack, layers)?;
-        StackRecord { layers: layers.to_vec(), sealing: None }.write(&stack)
+        StackRecord { layers: layers.to_vec(), sealing: None }.write_new(&stack)
     }
 
     /// Makes the directories that the overlay writes; the top of a workspace has the attributes of its upper directory.
@@ -103,18 +115,18 @@ impl Workspaces<'_> {
         std::fs::rename(new, stack.upper())
     }
 
-    fn fork_subvolume(&self, sandbox: &SandboxId, record: &SnapshotRecord) -> io::Result<bool> {
+    fn fork_subvolume(&self, sandbox: &SandboxId, record: &SnapshotRecord) -> io::Result<Option<Unsynced>> {
         let _pinned = PinnedLayers::existing(self.layout, &record.layers)?;
-        let [layer] = &record.layers[..] else { return Ok(false) };
+        let [layer] = &record.layers[..] else { return Ok(None) };
         if !btrfs::is_subvolume(&layer.dir(self.layout)) {
-            return Ok(false);
+            return Ok(None);
         }
         let workspace = self.layout.workspace(sandbox);
         quota::detach(&workspace)?;
         let new = NewTree::reserve(&self.layout.trash(), "new");
         btrfs::snapshot(&layer.dir(self.layout), new.path())?;
         std::fs::rename(new.path(), workspace)?;
-        sync_dir(&self.layout.workspaces()).map(|()| true)
+        Ok(Some(Unsynced::name_in(self.layout.workspaces())))
     }
 
     /// Copies the content of a snapshot into an empty directory.

@@ -38,6 +38,7 @@ mod stack;
 mod stack_mount;
 mod state;
 mod tree_limit;
+mod unsynced;
 mod verify;
 mod walk;
 
@@ -53,6 +54,7 @@ pub use record::{SnapshotRecord, sync_dir};
 pub use replace::ReplacementOutcome;
 pub use state::Snapshots;
 pub use tree_limit::{deleted, no_files, typed};
+pub use unsynced::Unsynced;
 pub use verify::{Comparison, ManifestDifference};
 
 #[cfg(test)]

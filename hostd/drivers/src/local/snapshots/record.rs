@@ -78,13 +78,22 @@ impl SnapshotRecord {
 }
 
 impl StackRecord {
-    /// `None` where the workspace is no stack.
+    /// `None` where the workspace is no stack. An empty record is of a new stack that was not on disk when the power
+    /// failed (see [`Self::write_new`]): its launch was never reported, and makes it anew.
     pub fn read(stack: &StackDir) -> io::Result<Option<Self>> {
-        read(&stack.record())
+        let is_empty = std::fs::symlink_metadata(stack.record()).is_ok_and(|meta| meta.is_file() && meta.len() == 0);
+        if is_empty { Ok(None) } else { read(&stack.record()) }
     }
 
+    /// Replaces the record: it is on disk when this returns.
     pub fn write(&self, stack: &StackDir) -> io::Result<()> {
         write(&stack.record(), self)
+    }
+
+    /// Writes the record of a new stack, which is not on disk yet.
+    pub fn write_new(&self, stack: &StackDir) -> io::Result<()> {
+        let bytes = serde_json::to_vec(self).map_err(io::Error::other)?;
+        files::replace(&stack.record(), &bytes, 0o600).map(drop)
     }
 }
 
@@ -107,9 +116,17 @@ fn write<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
 
 /// Writes the names in a directory to disk.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let dir = nix::fcntl::open(dir, flags, Mode::empty()).map_err(files::errno)?;
-    fsync(dir).map_err(files::errno)
+    sync_as(dir, OFlag::O_DIRECTORY)
+}
+
+/// Writes a file, or the names in a directory, to disk.
+pub fn sync_path(path: &Path) -> io::Result<()> {
+    sync_as(path, OFlag::O_NOFOLLOW)
+}
+
+fn sync_as(path: &Path, kind: OFlag) -> io::Result<()> {
+    let opened = nix::fcntl::open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC | kind, Mode::empty());
+    fsync(opened.map_err(files::errno)?).map_err(files::errno)
 }
 
 #[cfg(test)]

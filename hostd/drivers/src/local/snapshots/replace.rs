@@ -53,10 +53,12 @@ impl Workspaces<'_> {
         let seed = || Ok(Some(SeedSource::Snapshot(record.clone())));
         let backed_up = self.back_up_workspace(sandbox).map_err(failed("back up the workspace"));
         let made = backed_up.and_then(|()| self.make(sandbox, &NewWorkspace { limits, seed: &seed }));
-        if made.is_err() {
+        // The old files may be removed as soon as this returns.
+        let synced = made.and_then(|unsynced| unsynced.sync().map_err(failed("sync the workspace")));
+        if synced.is_err() {
             self.finish_replacement(sandbox, ReplacementOutcome::RollBack)?;
         }
-        made
+        synced
     }
 
     fn back_up_workspace(&self, sandbox: &SandboxId) -> io::Result<()> {

@@ -12,6 +12,7 @@
 use super::{
     super::{
         files::{self, errno},
+        layout::StackDir,
         quota,
         workspace::Workspaces,
     },
@@ -21,6 +22,7 @@ use super::{
     pins::PinnedLayers,
     record::{LayerId, StackRecord, sync_dir},
     stack::LAYERS_MAX,
+    unsynced::Unsynced,
 };
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use protocol::api::SandboxId;
@@ -107,6 +109,7 @@ impl Workspaces<'_> {
         let layers = self.publish_layer(tree.path())?;
         let new = NewTree::reserve(&self.layout.trash(), "stack");
         self.make_stack_at(new.path(), layers.ids(), None)?;
+        Unsynced::stack(&StackDir::at(new.path().to_owned()), self.layout.trash()).sync()?;
         let mut mounts = self.quota.mounts();
         // In use: it is made less deep by a later snapshot.
         if self.unmount_stack(&mut mounts, sandbox)? {

@@ -13,10 +13,11 @@ use super::{
     fork::StackIds,
     manifest::write_tree,
     method::{SnapshotMethod, SnapshotMethodSetting},
-    record::SnapshotRecord,
+    record::{SnapshotRecord, sync_dir},
     replace::ReplacementOutcome,
     stack::LAYERS_MAX,
     state::Snapshots,
+    unsynced::Unsynced,
 };
 use crate::snapshot_driver::{CaptureOutcome, CopyExtent};
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
@@ -32,6 +33,7 @@ mod archives;
 mod capture;
 mod content;
 mod manifests;
+mod power_loss;
 mod removal;
 mod replace;
 mod stacks;
@@ -59,16 +61,23 @@ impl Disk {
     fn make(kind: &str) -> Self {
         let temp = tempfile::tempdir().expect("a directory");
         let disk = Self { temp };
+        fs::create_dir(disk.data()).expect("made");
         if kind == "host" {
-            fs::create_dir(disk.data()).expect("made");
             return disk;
         }
-        let image = disk.temp.path().join("image");
+        let image = disk.image();
         fs::File::create(&image).and_then(|file| file.set_len(400 << 20)).expect("made");
-        fs::create_dir(disk.data()).expect("made");
         run(Command::new(format!("/usr/sbin/mkfs.{kind}")).arg("-q").arg(&image));
-        run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(disk.data()));
+        disk.mount();
         disk
+    }
+
+    fn mount(&self) {
+        run(Command::new("mount").args(["-o", "loop"]).arg(self.image()).arg(self.data()));
+    }
+
+    fn image(&self) -> PathBuf {
+        self.temp.path().join("image")
     }
 
     fn data(&self) -> PathBuf {
@@ -95,7 +104,7 @@ fn run(command: &mut Command) {
 }
 
 struct Host {
-    _disk: Disk,
+    disk: Disk,
     layout: Layout,
     quota: Quota,
     snapshots: Snapshots,
@@ -104,7 +113,12 @@ struct Host {
 
 impl Host {
     fn on(kind: &str, method: SnapshotMethod, ids: StackIds) -> Self {
-        let disk = Disk::make(kind);
+        let host = Self::open(Disk::make(kind), method, ids);
+        assert_eq!(host.snapshots.method(), method, "{kind}");
+        host
+    }
+
+    fn open(disk: Disk, method: SnapshotMethod, ids: StackIds) -> Self {
         let layout = Layout::new(disk.data(), "oci");
         for dir in [layout.trash(), layout.workspaces()] {
             files::make_dir(&dir, 0o700).expect("made");
@@ -112,10 +126,9 @@ impl Host {
         let idmapped = ids != StackIds::OnDisk;
         let snapshots =
             Snapshots::open(&layout, SnapshotMethodSetting::Only(method), idmapped).expect("opened");
-        assert_eq!(snapshots.method(), method, "{kind}");
         let settings = QuotaSettings { floor_bytes: Some(0), ..QuotaSettings::default() };
         let quota = Quota::open(&layout, &settings, None);
-        Self { _disk: disk, layout, quota, snapshots, ids: Ids(ids) }
+        Self { disk, layout, quota, snapshots, ids: Ids(ids) }
     }
 
     fn workspaces(&self) -> Workspaces<'_> {
@@ -133,7 +146,8 @@ impl Host {
     }
 
     fn make_with(&self, sandbox: &SandboxId, limits: &Limits) -> PathBuf {
-        self.workspaces().make(sandbox, &NewWorkspace { limits, seed: &|| Ok(None) }).expect("made");
+        let unsynced = self.workspaces().make(sandbox, &NewWorkspace { limits, seed: &|| Ok(None) });
+        unsynced.expect("made").sync().expect("synced");
         self.layout.workspace(sandbox)
     }
 
@@ -158,10 +172,14 @@ impl Host {
 
     fn fork(&self, snapshot: &SnapshotId) -> (SandboxId, PathBuf) {
         let sandbox = id::<SandboxId>();
+        self.fork_into(&sandbox, snapshot).sync().expect("synced");
+        (sandbox, self.layout.workspace(&sandbox))
+    }
+
+    fn fork_into(&self, sandbox: &SandboxId, snapshot: &SnapshotId) -> Unsynced {
         let record = self.record(snapshot);
         let seed = || Ok(Some(SeedSource::Snapshot(record.clone())));
-        self.workspaces().make(&sandbox, &NewWorkspace { limits: &LIMITS, seed: &seed }).expect("forked");
-        (sandbox, self.layout.workspace(&sandbox))
+        self.workspaces().make(sandbox, &NewWorkspace { limits: &LIMITS, seed: &seed }).expect("forked")
     }
 
     /// Takes a snapshot; `meanwhile` changes the workspace after the first copy.
