@@ -28,7 +28,7 @@ pub use local::{
         PullRequest, PulledFrom, UnusedFor,
     },
     quota::{QuotaChoice, QuotaSettings},
-    snapshots::{Excludes, ManifestDifference, ReplacementOutcome, SnapshotMethodSetting},
+    snapshots::{Excludes, LayerCharges, ManifestDifference, ReplacementOutcome, SnapshotMethodSetting},
     trash::empty as empty_trash,
 };
 pub use registry::{AbsentDriver, Drivers};

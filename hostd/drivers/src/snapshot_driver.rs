@@ -10,8 +10,8 @@ use crate::{
         files::failed,
         local_driver::LocalDriver,
         snapshots::{
-            CaptureRequest, Comparison, Excludes, ImportSource, ManifestDifference, ManifestSummary,
-            ReplacementOutcome, SnapshotRecord, deleted, no_files, typed,
+            CaptureRequest, Comparison, Excludes, ImportSource, LayerCharges, ManifestDifference,
+            ManifestSummary, ReplacementOutcome, SnapshotRecord, deleted, no_files, typed,
         },
     },
 };
@@ -89,8 +89,8 @@ pub trait SnapshotDriver: Send + Sync {
     async fn abandon(&self, snapshot: &SnapshotId) -> Result<(), DriverError>;
     /// Whether the snapshot was published. One whose record cannot be understood was not.
     async fn exists(&self, snapshot: &SnapshotId) -> Result<bool, DriverError>;
-    /// Counts the bytes of the snapshot: the sizes of its files, or the space that they take, whichever is less.
-    async fn measure(&self, snapshot: &SnapshotId) -> Result<u64, DriverError>;
+    /// Refuses a snapshot that is nested too deeply to be read.
+    async fn check_readable(&self, snapshot: &SnapshotId) -> Result<(), DriverError>;
     /// Reads the snapshot and keeps the hashes of its files.
     async fn hash(&self, snapshot: &SnapshotId) -> Result<SnapshotContent, DriverError>;
     /// Reads the snapshot and compares it with the hashes that were kept.
@@ -108,8 +108,8 @@ pub trait SnapshotDriver: Send + Sync {
         check_room: RoomCheck,
     ) -> Result<Option<Vec<u8>>, DriverError>;
     async fn remove(&self, snapshot: &SnapshotId) -> Result<(), DriverError>;
-    /// The snapshots of which there is anything on disk, whether or not hostd knows them.
-    async fn recorded(&self) -> Result<Vec<SnapshotId>, DriverError>;
+    /// Counts what layers take on the disk, each for one of those that keep it there.
+    async fn layer_charges(&self) -> Result<LayerCharges, DriverError>;
     /// Removes layers that no snapshot and no workspace needs. Returns their number.
     async fn remove_unreferenced_layers(&self) -> Result<usize, DriverError>;
     /// Puts the content of a snapshot in the place of the workspace of a stopped sandbox, which is backed up.
@@ -179,9 +179,9 @@ impl<D: LocalDriver> SnapshotDriver for Arc<D> {
         .await
     }
 
-    async fn measure(&self, snapshot: &SnapshotId) -> Result<u64, DriverError> {
+    async fn check_readable(&self, snapshot: &SnapshotId) -> Result<(), DriverError> {
         let snapshot = *snapshot;
-        self.spawn_blocking(move |inner| inner.workspaces().measure_snapshot(&snapshot)).await
+        self.spawn_blocking(move |inner| inner.workspaces().check_readable(&snapshot)).await
     }
 
     async fn hash(&self, snapshot: &SnapshotId) -> Result<SnapshotContent, DriverError> {
@@ -229,11 +229,9 @@ impl<D: LocalDriver> SnapshotDriver for Arc<D> {
         self.spawn_blocking(move |inner| inner.workspaces().remove_snapshot(&snapshot)).await
     }
 
-    async fn recorded(&self) -> Result<Vec<SnapshotId>, DriverError> {
-        self.spawn_blocking(|inner| {
-            inner.workspaces().recorded_snapshots().map_err(failed("list the snapshots"))
-        })
-        .await
+    async fn layer_charges(&self) -> Result<LayerCharges, DriverError> {
+        self.spawn_blocking(|inner| inner.workspaces().layer_charges().map_err(failed("measure the layers")))
+            .await
     }
 
     async fn remove_unreferenced_layers(&self) -> Result<usize, DriverError> {

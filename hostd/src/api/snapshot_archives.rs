@@ -235,7 +235,7 @@ impl ImportRoom {
             DiskLevel::Low | DiskLevel::Full => return Err(FleetError::DiskFull(disk).into()),
         }
         // Counts from now on, for all that its owner does.
-        self.api.store.snapshot_measured(&self.snapshot, bytes).await?;
+        self.api.store.snapshot_grew(&self.snapshot, bytes).await?;
         Ok(self.api.store.check_disk_quota(&self.owner).await?)
     }
 

@@ -1,11 +1,12 @@
 //! Keeps quotas of disk and events: measures what only measuring tells, and deletes the oldest events beyond a quota.
 //! Nothing is measured for owners without such a quota.
 
-use super::{Fleet, FleetError, fleet::Record};
+use super::{Fleet, FleetError, fleet::Record, snapshots::snapshots_of};
 use hostd_core::{
     QuotaBook, counts_as_up,
     limits::{QUOTA_PAUSE_FACTOR, QUOTA_PAUSE_MAX_MS, QUOTA_POLL_MS},
 };
+use hostd_drivers::LayerCharges;
 use hostd_store::LogOwner;
 use protocol::api::{Label, Quota, QuotaResource, SandboxId};
 use std::{
@@ -28,6 +29,8 @@ pub(super) struct QuotaWatch {
     quotas_changed: Notify,
     /// Held while quotas are put into force, so that older ones do not overtake newer ones.
     applying: sync::Mutex<()>,
+    /// What was recorded last of the space of layers; held while it is measured.
+    layers: sync::Mutex<Option<LayerCharges>>,
 }
 
 /// What is to be measured next.
@@ -115,6 +118,7 @@ impl Fleet {
         let book = self.store().quota_book().await?;
         if book.limits_anyone(QuotaResource::DiskMb) {
             self.measure_workspaces(&book, measured, |_| true).await?;
+            self.charge_layers().await?;
         }
         let needs_log = |tenant: &Label| {
             let limits = |resource| book.limits_in(tenant, resource);
@@ -169,6 +173,32 @@ impl Fleet {
         measured.retain(|id, _| living.contains(id));
         if !sizes.is_empty() {
             self.store().record_workspace_sizes(sizes).await?;
+        }
+        Ok(())
+    }
+
+    /// Measures layers after a change of them, where a quota counts them.
+    pub(super) async fn charge_layers_now(&self) {
+        let charged = async {
+            if self.store().quota_book().await?.limits_anyone(QuotaResource::DiskMb) {
+                self.charge_layers().await?;
+            }
+            Ok::<_, FleetError>(())
+        };
+        if let Err(error) = charged.await {
+            warn!(%error, "failed to measure the layers of workspaces");
+        }
+    }
+
+    /// Records for whom layers count.
+    async fn charge_layers(&self) -> Result<(), FleetError> {
+        let Ok(driver) = self.snapshot_driver() else { return Ok(()) };
+        let mut recorded = self.quota_watch().layers.lock().await;
+        let charges = snapshots_of(&driver)?.layer_charges().await?;
+        if recorded.as_ref() != Some(&charges) {
+            let LayerCharges { snapshots, sandboxes } = charges.clone();
+            self.store().record_layer_sizes(snapshots, sandboxes).await?;
+            *recorded = Some(charges);
         }
         Ok(())
     }

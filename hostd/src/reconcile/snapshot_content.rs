@@ -11,15 +11,16 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 impl Fleet {
-    /// Measures a snapshot, and hashes all of its files soon.
+    /// Counts a snapshot for the quota of its owner, and hashes all of its files soon.
     pub(super) fn hash_later(&self, snapshot: SnapshotId) {
         let fleet = self.clone();
         self.spawn(async move {
-            // Counts for the quota of its owner, however many snapshots are hashed first.
-            match fleet.measure_snapshot(&snapshot).await {
+            // However many snapshots are hashed first.
+            fleet.charge_layers_now().await;
+            match fleet.check_readable(&snapshot).await {
                 Ok(()) => {}
                 Err(error) if is_removed(&error) => return,
-                Err(error) => warn!(%snapshot, %error, "failed to measure a snapshot"),
+                Err(error) => warn!(%snapshot, %error, "failed to list the files of a snapshot"),
             }
             let _permit = fleet.inner().snapshots.hashes.acquire().await;
             match fleet.hash(&snapshot).await {
@@ -32,13 +33,13 @@ impl Fleet {
         });
     }
 
-    /// A tree that cannot be measured cannot be counted: its snapshot is removed.
-    async fn measure_snapshot(&self, snapshot: &SnapshotId) -> Result<(), FleetError> {
+    /// A snapshot that cannot be read is of no use: it is removed.
+    async fn check_readable(&self, snapshot: &SnapshotId) -> Result<(), FleetError> {
         let driver = self.snapshot_driver()?;
-        match snapshots_of(&driver)?.measure(snapshot).await {
-            Ok(bytes) => Ok(self.inner().store.snapshot_measured(snapshot, bytes).await?),
+        match snapshots_of(&driver)?.check_readable(snapshot).await {
+            Ok(()) => Ok(()),
             Err(error @ DriverError::Refused { .. }) => {
-                warn!(%snapshot, %error, "removing a snapshot that cannot be measured");
+                warn!(%snapshot, %error, "removing a snapshot that cannot be read");
                 self.remove_snapshot(snapshot).await
             }
             Err(error) => Err(error.into()),

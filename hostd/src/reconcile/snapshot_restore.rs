@@ -98,6 +98,8 @@ impl Fleet {
         }
         self.restore_step(sandbox, RestoreStep::Commit).await?;
         self.inner().store.sandbox_restored(sandbox, snapshot).await?;
+        self.note_files_changed(sandbox);
+        self.charge_layers_now().await;
         self.record(sandbox).await
     }
 

@@ -63,6 +63,8 @@ impl Fleet {
             }
         };
         store.snapshot_taken(snapshot, frozen_ms).await?;
+        // What was the sandbox's own is a layer now.
+        self.note_files_changed(&order.sandbox);
         self.hash_later(*snapshot);
         self.remove_expired_snapshots().await;
         store.snapshot(snapshot).await?.ok_or(FleetError::NotFound)
@@ -153,6 +155,8 @@ impl Fleet {
             store.hide_snapshot(&snapshot).await?;
             let driver = fleet.snapshot_driver()?;
             snapshots_of(&driver)?.remove(&snapshot).await?;
+            // Before it counts no more: its layers may count for others from now on.
+            fleet.charge_layers_now().await;
             store.forget_snapshot(&snapshot).await?;
             Ok(())
         })

@@ -55,6 +55,7 @@ mod retention;
 mod sandbox_row;
 mod sandboxes;
 mod schema;
+mod schema_workspaces;
 mod secret_service;
 mod secret_value;
 mod secrets;

@@ -44,13 +44,13 @@ impl Part {
             Self::Sandboxes => (
                 format!(
                     "count(*) AS sandboxes, sum({UP}) AS running, sum({UP} * memory_mb) AS memory_mb,
-                    sum({UP} * cpus_milli) AS cpus_milli, sum(disk_bytes) AS workspaces"
+                    sum({UP} * cpus_milli) AS cpus_milli, sum(disk_bytes + layer_bytes) AS workspaces"
                 ),
                 "sandboxes",
                 "status <> 'destroyed'",
             ),
             Self::KeptWorkspaces => (
-                "sum(disk_bytes) AS kept".to_owned(),
+                "sum(disk_bytes + layer_bytes) AS kept".to_owned(),
                 "sandboxes",
                 "status = 'destroyed' AND keep_workspace = 1",
             ),
@@ -65,7 +65,7 @@ impl Part {
             Self::Log => {
                 ("sum(log_bytes) AS log, sum(changes_bytes) AS changes".to_owned(), "log_sizes", "1")
             }
-            Self::Snapshots => ("sum(bytes) AS snapshots".to_owned(), "snapshots", "1"),
+            Self::Snapshots => ("sum(disk_bytes) AS snapshots".to_owned(), "snapshots", "1"),
         }
     }
 
@@ -168,7 +168,7 @@ pub(super) fn holders(
         QuotaResource::Running => UP.to_owned(),
         QuotaResource::MemoryMb => format!("{UP} * memory_mb"),
         QuotaResource::Cpus => format!("{UP} * cpus_milli / 1000.0"),
-        QuotaResource::DiskMb => "(disk_bytes + 1048575) / 1048576".to_owned(),
+        QuotaResource::DiskMb => "(disk_bytes + layer_bytes + 1048575) / 1048576".to_owned(),
         QuotaResource::TasksQueued | QuotaResource::TasksRunning => {
             "(SELECT count(*) FROM tasks WHERE tasks.sandbox = sandboxes.id AND done_seq IS NULL)".to_owned()
         }

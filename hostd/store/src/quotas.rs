@@ -12,7 +12,7 @@ use super::{
     quota_use::{self, holders},
 };
 use hostd_core::{Demand, QuotaBook, QuotaExceeded, Usage, binds, check_quota};
-use protocol::api::{Label, Owner, Quota, QuotaScope, SandboxId};
+use protocol::api::{Label, Owner, Quota, QuotaScope, SandboxId, SnapshotId};
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 
@@ -92,6 +92,31 @@ impl Store {
             let sql = "UPDATE sandboxes SET disk_bytes = ?2 WHERE id = ?1 AND disk_bytes <> ?2";
             for (sandbox, bytes) in &sizes {
                 change(conn, sql, params![sandbox.as_str(), int(*bytes)], "write the size of a workspace")?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Records the space of layers, as it was measured: of these snapshots, and of these sandboxes and no others.
+    pub async fn record_layer_sizes(
+        &self,
+        snapshots: BTreeMap<SnapshotId, u64>,
+        sandboxes: BTreeMap<SandboxId, u64>,
+    ) -> Result<()> {
+        self.write("layer_sizes", move |conn| {
+            const WHAT: &str = "write the size of layers";
+            let sql = "UPDATE snapshots SET disk_bytes = ?2 WHERE id = ?1 AND disk_bytes <> ?2";
+            for (snapshot, bytes) in &snapshots {
+                change(conn, sql, params![snapshot.as_str(), int(*bytes)], WHAT)?;
+            }
+            let counted = all(conn, "SELECT id FROM sandboxes WHERE layer_bytes > 0", [], |row| {
+                ColumnReader { row, table: "sandboxes", key: "id" }.sandbox("id")
+            })?;
+            let without = counted.into_iter().filter(|id| !sandboxes.contains_key(id)).map(|id| (id, 0));
+            let sql = "UPDATE sandboxes SET layer_bytes = ?2 WHERE id = ?1 AND layer_bytes <> ?2";
+            for (sandbox, bytes) in without.chain(sandboxes.iter().map(|(id, bytes)| (*id, *bytes))) {
+                change(conn, sql, params![sandbox.as_str(), int(bytes)], WHAT)?;
             }
             Ok(())
         })

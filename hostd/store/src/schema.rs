@@ -3,7 +3,11 @@
 //! Every table has tenant, principal and project, with '' for none. Times are milliseconds since the Unix
 //! epoch; enums are spelled as in the API; other structures are JSON.
 
-use super::{client_records, error::OpenError};
+use super::{
+    client_records,
+    error::OpenError,
+    schema_workspaces::{LAYER_SIZES, PROVISIONING, SNAPSHOTS},
+};
 use rusqlite::{Connection, TransactionBehavior};
 
 /// Migration n brings a database from `user_version` n-1 to n.
@@ -26,6 +30,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     SNAPSHOTS,
     PROVISIONING,
     client_records::SCHEMA,
+    LAYER_SIZES,
 ];
 
 const FIRST: &str = "
@@ -440,44 +445,6 @@ ALTER TABLE sandboxes ADD COLUMN trimmed_origin_epoch INTEGER NOT NULL DEFAULT 0
 ALTER TABLE sandboxes ADD COLUMN trimmed_origin_seq INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE tasks ADD COLUMN trimmed_seq INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX sandboxes_trimmed ON sandboxes (tenant, trimmed_seq) WHERE trimmed_seq > 0;
-";
-
-/// Snapshots of workspaces, and which of them the files of a sandbox came from last.
-const SNAPSHOTS: &str = "
-CREATE TABLE snapshots (
-    id TEXT PRIMARY KEY,
-    name TEXT,
-    sandbox TEXT,                       -- NULL: imported
-    parent TEXT,                        -- a snapshot that may be gone
-    tenant TEXT NOT NULL,
-    principal TEXT NOT NULL,
-    project TEXT NOT NULL,
-    state TEXT NOT NULL,
-    excludes TEXT NOT NULL,
-    blueprint TEXT NOT NULL,            -- of the sandbox, without its environment
-    created_ms INTEGER NOT NULL,
-    frozen_ms INTEGER NOT NULL DEFAULT 0,
-    files INTEGER NOT NULL DEFAULT 0,
-    bytes INTEGER NOT NULL DEFAULT 0,
-    sha256 TEXT                         -- of the manifest; NULL until it was made
-) STRICT;
-CREATE INDEX snapshots_list ON snapshots (tenant, principal, id);
-CREATE INDEX snapshots_sandbox ON snapshots (sandbox, id);
-CREATE INDEX snapshots_use ON snapshots (tenant, principal, bytes);
-CREATE INDEX snapshots_unfinished ON snapshots (id) WHERE state <> 'ready' OR sha256 IS NULL;
-ALTER TABLE sandboxes ADD COLUMN base_snapshot TEXT;
-";
-
-/// How far the provisioning of a sandbox is, and the dotfiles of its spec, which no other column holds.
-const PROVISIONING: &str = "
-ALTER TABLE sandboxes ADD COLUMN provisioning TEXT NOT NULL DEFAULT '{\"done\":0,\"begun\":0,\"running\":false}';
-CREATE TABLE dotfiles (
-    sandbox TEXT PRIMARY KEY,
-    tenant TEXT NOT NULL,
-    principal TEXT NOT NULL,
-    project TEXT NOT NULL,
-    archive BLOB NOT NULL
-);
 ";
 
 /// Returns the newest schema version this hostd knows.

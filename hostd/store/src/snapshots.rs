@@ -148,11 +148,11 @@ impl Store {
         .await
     }
 
-    /// Records the size of a snapshot whose files are not hashed yet, so that it counts for the quota of its owner.
-    pub async fn snapshot_measured(&self, id: &SnapshotId, bytes: u64) -> Result<()> {
+    /// Records the size of a snapshot that is being imported, so that it counts for the quota of its owner.
+    pub async fn snapshot_grew(&self, id: &SnapshotId, bytes: u64) -> Result<()> {
         let id = *id;
-        self.write("snapshot_measured", move |conn| {
-            let sql = "UPDATE snapshots SET bytes = ?2 WHERE id = ?1 AND sha256 IS NULL";
+        self.write("snapshot_grew", move |conn| {
+            let sql = "UPDATE snapshots SET disk_bytes = ?2 WHERE id = ?1 AND state = 'creating'";
             change(conn, sql, params![id.as_str(), int(bytes)], "record the size of a snapshot").map(drop)
         })
         .await

@@ -28,6 +28,7 @@ mod seeds;
 mod services;
 mod setup;
 mod sharing;
+mod snapshot_quotas;
 mod snapshot_restores;
 mod snapshots;
 mod source;

@@ -85,9 +85,8 @@ impl OciInner {
         }
         let wanted = order.clone();
         // The lock moves along: the work goes on when the caller is cancelled.
-        let prepare = move |inner: &Self| {
-            inner.prepare(&wanted, &rootfs).map(|prepared| (prepared, rootfs, lock))
-        };
+        let prepare =
+            move |inner: &Self| inner.prepare(&wanted, &rootfs).map(|prepared| (prepared, rootfs, lock));
         let (PreparedLaunch { record, badge, unsynced }, rootfs, lock) = self.spawn_blocking(prepare).await?;
         let prepared = begun.elapsed();
         // The badge and the workspace are synced to disk while the runtime works.

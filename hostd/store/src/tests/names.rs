@@ -121,6 +121,7 @@ async fn names_of_older_databases_are_made_unique() {
     // As the version before it left them: three of one name, one that is gone, and one that foresaw a suffix.
     conn.execute_batch(
         "DROP INDEX sandboxes_name; DROP INDEX sandboxes_trimmed; DROP INDEX sandboxes_use; DROP INDEX sandboxes_kept;
+        DROP INDEX sandboxes_layers; ALTER TABLE sandboxes DROP COLUMN layer_bytes;
         DROP INDEX tasks_use; DROP INDEX task_changes_tenant; DROP INDEX task_change_files_tenant;
         ALTER TABLE sandboxes DROP COLUMN replaced_by; ALTER TABLE sandboxes DROP COLUMN trimmed_seq;
         ALTER TABLE sandboxes DROP COLUMN trimmed_origin_epoch; ALTER TABLE sandboxes DROP COLUMN trimmed_origin_seq;

@@ -327,7 +327,7 @@ async fn sums_are_read_from_indexes_alone() {
     };
     let sandboxes = plan(
         "SELECT tenant, principal, sum((goal IN ('running') OR status IN ('running')) * memory_mb), sum(cpus_milli),
-        sum(disk_bytes) FROM sandboxes WHERE tenant = 'a' AND status <> 'destroyed' GROUP BY tenant, principal",
+        sum(disk_bytes + layer_bytes) FROM sandboxes WHERE tenant = 'a' AND status <> 'destroyed' GROUP BY tenant, principal",
     );
     assert!(sandboxes.await.contains("COVERING INDEX sandboxes_use"));
     let tasks = plan(

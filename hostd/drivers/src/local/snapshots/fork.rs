@@ -62,8 +62,7 @@ impl Workspaces<'_> {
         project_mb: Option<u64>,
     ) -> io::Result<Unsynced> {
         let layers = PinnedLayers::existing(self.layout, &record.layers)?;
-        let (new, stack) =
-            (NewTree::reserve(&self.layout.trash(), "stack"), self.layout.stack(sandbox));
+        let (new, stack) = (NewTree::reserve(&self.layout.trash(), "stack"), self.layout.stack(sandbox));
         self.make_stack_at(new.path(), layers.ids(), project_mb)?;
         // One that lost its record with the power.
         if let Some(gone) = remove_tree::move_to_trash(stack.path(), &self.layout.trash())? {

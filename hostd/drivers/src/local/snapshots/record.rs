@@ -15,7 +15,7 @@ use std::{
 const RECORD_MAX_BYTES: u64 = 64 << 10;
 
 /// The name of a layer, a directory below [`Layout::workspace_layers`].
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LayerId(SnapshotId);
 
@@ -81,7 +81,8 @@ impl StackRecord {
     /// `None` where the workspace is no stack. An empty record is of a new stack that was not on disk when the power
     /// failed (see [`Self::write_new`]): its launch was never reported, and makes it anew.
     pub fn read(stack: &StackDir) -> io::Result<Option<Self>> {
-        let is_empty = std::fs::symlink_metadata(stack.record()).is_ok_and(|meta| meta.is_file() && meta.len() == 0);
+        let is_empty =
+            std::fs::symlink_metadata(stack.record()).is_ok_and(|meta| meta.is_file() && meta.len() == 0);
         if is_empty { Ok(None) } else { read(&stack.record()) }
     }
 

@@ -8,6 +8,7 @@ use super::{
     captured::{BegunCopy, Captured},
     leases::{ExclusiveUse, Leases, WorkspaceLease},
     method::{self, SnapshotMethod, SnapshotMethodSetting},
+    record::LayerId,
 };
 use crate::DriverError;
 use protocol::api::{SandboxId, SnapshotId};
@@ -21,6 +22,7 @@ pub struct Snapshots {
     rejected: Vec<(SnapshotMethod, String)>,
     begun: Mutex<HashMap<SnapshotId, BegunCopy>>,
     captured: Mutex<HashMap<SnapshotId, Captured>>,
+    layer_sizes: Mutex<HashMap<LayerId, u64>>,
     leases: Leases,
 }
 
@@ -42,8 +44,8 @@ impl Snapshots {
         }
         let (method, rejected) = method::choose(setting, |method| method::probe(layout, method, idmapped));
         tracing::debug!(%method, ?rejected, "probed snapshot methods");
-        let (begun, captured) = (Mutex::default(), Mutex::default());
-        Ok(Self { method, rejected, begun, captured, leases: Leases::default() })
+        let (begun, captured, layer_sizes) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Self { method, rejected, begun, captured, layer_sizes, leases: Leases::default() })
     }
 
     pub fn method(&self) -> SnapshotMethod {
@@ -67,6 +69,11 @@ impl Snapshots {
     /// The snapshots that are taken and not published.
     pub fn captured(&self) -> MutexGuard<'_, HashMap<SnapshotId, Captured>> {
         lock(&self.captured)
+    }
+
+    /// The bytes on disk of the layers that were measured.
+    pub fn layer_sizes(&self) -> MutexGuard<'_, HashMap<LayerId, u64>> {
+        lock(&self.layer_sizes)
     }
 
     /// Notes that hostd uses the files of a workspace, until the lease is dropped. Waits while a snapshot takes them.

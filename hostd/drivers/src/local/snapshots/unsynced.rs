@@ -1,9 +1,6 @@
 //! What of a new workspace may be written to disk while its sandbox is launched.
 
-use super::{
-    super::layout::StackDir,
-    record::sync_path,
-};
+use super::{super::layout::StackDir, record::sync_path};
 use std::{io, path::PathBuf};
 
 /// Files and directories that are in their place and may not be on disk yet. A launch is not reported before they are.

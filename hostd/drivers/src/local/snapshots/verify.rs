@@ -5,7 +5,6 @@ use super::{
     manifest::{ManifestEntry, ManifestSummary, ManifestWriter, read_entries},
     walk::walk,
 };
-use nix::sys::stat::SFlag;
 use protocol::api::SnapshotId;
 use std::{
     cmp::Ordering,
@@ -40,23 +39,10 @@ impl Workspaces<'_> {
         self.with_snapshot(snapshot, "read the snapshot", |tree| compare(BufReader::new(kept), tree))
     }
 
-    /// The sizes of the files of a snapshot, or the space that they take, whichever is less. Reads no file.
-    pub fn measure_snapshot(&self, snapshot: &SnapshotId) -> Result<u64, DriverError> {
-        self.with_snapshot(snapshot, "measure the snapshot", measure)
+    /// Refuses a snapshot that is nested too deeply to be read. Reads no file.
+    pub fn check_readable(&self, snapshot: &SnapshotId) -> Result<(), DriverError> {
+        self.with_snapshot(snapshot, "list the snapshot", |tree| walk(tree, |_| Ok(())))
     }
-}
-
-fn measure(tree: &Path) -> io::Result<u64> {
-    let mut bytes = 0_u64;
-    walk(tree, |entry| {
-        if entry.kind() == SFlag::S_IFREG {
-            let size = u64::try_from(entry.stat.st_size).unwrap_or(0);
-            let taken = u64::try_from(entry.stat.st_blocks).unwrap_or(0).saturating_mul(512);
-            bytes = bytes.saturating_add(size.min(taken));
-        }
-        Ok(())
-    })?;
-    Ok(bytes)
 }
 
 /// Compares a tree with a manifest: lines in the order of their paths.

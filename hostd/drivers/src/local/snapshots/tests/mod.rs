@@ -31,6 +31,7 @@ use std::{
 
 mod archives;
 mod capture;
+mod charges;
 mod content;
 mod manifests;
 mod power_loss;
