@@ -25,6 +25,7 @@ pub mod egress;
 mod error_page;
 mod expiry;
 mod file_link;
+mod git_isolation;
 mod git_output;
 mod git_push_commands;
 mod git_ref;
@@ -90,6 +91,7 @@ pub use error_page::{
 };
 pub use expiry::{Expiry, expiry, expiry_after, ttl_ms};
 pub use file_link::{FileLink, FileLinkSigner};
+pub use git_isolation::GIT_ISOLATION;
 pub use git_output::{
     LOG_FORMAT as GIT_LOG_FORMAT, parse_log as parse_git_log, parse_status as parse_git_status,
 };

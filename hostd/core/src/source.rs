@@ -1,7 +1,7 @@
 //! Repositories that a new sandbox is provisioned with: checked addresses, and the command that clones one inside the
 //! sandbox. git there speaks to hostd alone, which has the credential; it uses no configuration but what is given here.
 
-use crate::{GitRemote, Revision, blueprint::require, limits};
+use crate::{GIT_ISOLATION, GitRemote, Revision, blueprint::require, limits};
 use protocol::{
     EnvMap,
     api::{ApiError, ProblemCode, SandboxSpec, SecretName, SourceAuth, SourceSpec},
@@ -130,7 +130,7 @@ pub fn clone_mark(source: &Source) -> String {
 
 /// The command that clones. All values are in its environment.
 pub fn clone_argv() -> Vec<String> {
-    ["/bin/sh", "-c", CLONE_SCRIPT].map(str::to_owned).to_vec()
+    vec!["/bin/sh".to_owned(), "-c".to_owned(), format!("{GIT_ISOLATION}{CLONE_SCRIPT}")]
 }
 
 /// The environment of the command; `origin` is the address as it is reached, `url_inside` the one at hostd.
@@ -142,18 +142,7 @@ pub fn clone_env(source: &Source, origin: &str, url_inside: &str) -> EnvMap {
         ("SLIPWAY_CLONE_DIR", &source.dir),
         ("SLIPWAY_CLONE_REF", source.revision.as_deref().unwrap_or_default()),
         ("SLIPWAY_CLONE_DEPTH", &depth),
-        ("GIT_CONFIG_NOSYSTEM", "1"),
-        ("GIT_CONFIG_GLOBAL", "/dev/null"),
-        ("GIT_ATTR_NOSYSTEM", "1"),
         ("SLIPWAY_CLONE_FSCK", GIT_FSCK_OPTIONS),
-        // What the history of refs says, which else had the address at hostd.
-        ("GIT_REFLOG_ACTION", "clone"),
-        ("GIT_TERMINAL_PROMPT", "0"),
-        ("GIT_ASKPASS", ""),
-        ("GIT_LFS_SKIP_SMUDGE", "1"),
-        ("GIT_ALLOW_PROTOCOL", "http:git"),
-        // Neither the environment nor core.gitProxy leads git elsewhere.
-        ("GIT_PROXY_COMMAND", ""),
         ("LC_ALL", "C"),
     ];
     values.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
@@ -173,7 +162,9 @@ pub fn clone_problem(code: Option<i32>, lines: &[String]) -> ProblemCode {
 /// Clones into an empty directory. Its mark is written first and says `begun`, by which the next clone removes the rest of
 /// one that was cut off, and last `done` with what was cloned, by which a clone whose end hostd did not see is not
 /// repeated. hostd removes it when the end is recorded.
-const CLONE_SCRIPT: &str = r#"set -eu
+const CLONE_SCRIPT: &str = r#"
+# What the history of refs says, which else had the address at hostd.
+export GIT_REFLOG_ACTION=clone
 fail() { printf '%s\n' "$2" >&2; exit "$1"; }
 command -v git >/dev/null 2>&1 || fail 81 'the image has no program git'
 url=$SLIPWAY_CLONE_URL ref=$SLIPWAY_CLONE_REF depth=$SLIPWAY_CLONE_DEPTH

@@ -13,7 +13,7 @@ use super::{
     runner::{GitCommand, GitOutput, GitRunner, NETWORK_MAX_MS},
 };
 use crate::git::{GitAccess, GitGrant, GrantRequest};
-use hostd_core::{BranchName, GIT_FSCK_OPTIONS};
+use hostd_core::{BranchName, GIT_FSCK_OPTIONS, GIT_ISOLATION};
 use protocol::{
     api::{GitAuth, GitFetch, GitFetched, GitPush, GitPushed, GitReason, GitRemoteBranch, SecretRef},
     sanitize::one_line,
@@ -23,14 +23,12 @@ use std::time::Duration;
 /// Arguments: the repository, its object format, the URL. Makes the fresh repository `$fresh`, which has no configuration
 /// but its own, and shares the history where it begins.
 const PREPARE: &str = r#"
-set -eu
 umask 077
 own=$1 format=$2 url=$3
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 1' TERM INT
 fresh=$dir/fresh
-export HOME="$dir" GIT_CONFIG_GLOBAL=/dev/null GIT_ALLOW_PROTOCOL=http:git
 git init --quiet --bare --template= --object-format="$format" "$fresh"
 if [ -f "$own/shallow" ]; then cat "$own/shallow" > "$fresh/shallow"; fi
 fresh_git() { git --git-dir="$fresh" -c http.proxy= -c http.followRedirects=false -c credential.helper= -c gc.auto=0 "$@"; }
@@ -75,7 +73,7 @@ pub async fn push(call: Call) -> CallResult {
     let force = if push.force { "+" } else { "" };
     let refspec = format!("{force}{commit}:{}", branch.full_ref());
     let args = [own.path.as_str(), &own.format, &grant.url_inside, &refspec];
-    let output = runner.run(GitCommand::network(&format!("{PREPARE}{PUSH}"), &args)).await?;
+    let output = runner.run(GitCommand::network(&format!("{GIT_ISOLATION}{PREPARE}{PUSH}"), &args)).await?;
     if output.code != 0 {
         return Err(explain_push(&grant, &output, &branch));
     }
@@ -99,7 +97,7 @@ pub async fn fetch(call: Call) -> CallResult {
     let from = remote::resolve(&runner, Some(name)).await?;
     let grant = grant(&call, &runner, &from, fetch.auth, GitAccess::Fetch).await?;
     let args = [own.path.as_str(), &own.format, &grant.url_inside, name];
-    let command = GitCommand::network(&format!("{PREPARE}{FETCH}"), &args);
+    let command = GitCommand::network(&format!("{GIT_ISOLATION}{PREPARE}{FETCH}"), &args);
     let output = runner.run(command.with_env("SLIPWAY_FSCK", GIT_FSCK_OPTIONS)).await?;
     if let (true, Some(failure)) = (output.code != 0, grant.failure()) {
         return Err(explain_gateway(&failure));
