@@ -17,6 +17,7 @@ use super::{
 };
 use hostd_core::{Goal, Observed};
 use hostd_drivers::{ContainerState, ReplacementOutcome};
+use hostd_store::failpoint;
 use protocol::api::{SandboxId, SandboxStatus, SnapshotId};
 use std::{collections::HashSet, time::Duration};
 use tokio::sync::oneshot;
@@ -91,12 +92,14 @@ impl Fleet {
     async fn restore(&self, sandbox: &SandboxId, snapshot: &SnapshotId) -> Result<Record, FleetError> {
         let was_up = self.record(sandbox).await?.state.is_wanted_up();
         self.restore_step(sandbox, RestoreStep::Begin).await?;
+        failpoint::hit("restore.begun");
         if let Err(error) = self.try_snapshot(sandbox, snapshot, was_up).await {
             warn!(%sandbox, %snapshot, %error, "restore failed, rolling back the workspace");
             self.roll_back(sandbox, was_up).await;
             return Err(error);
         }
         self.restore_step(sandbox, RestoreStep::Commit).await?;
+        failpoint::hit("restore.committed");
         self.inner().store.sandbox_restored(sandbox, snapshot).await?;
         self.note_files_changed(sandbox);
         self.charge_layers_now().await;
@@ -111,9 +114,11 @@ impl Fleet {
     ) -> Result<(), FleetError> {
         self.wait_settled(sandbox, SETTLE_MAX).await?;
         self.restore_step(sandbox, RestoreStep::Swap(*snapshot)).await?;
+        failpoint::hit("restore.swapped");
         if was_up {
             self.restore_step(sandbox, RestoreStep::Launch).await?;
             self.wait_settled(sandbox, SETTLE_MAX).await?;
+            failpoint::hit("restore.launched");
         }
         Ok(())
     }

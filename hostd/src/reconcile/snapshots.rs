@@ -16,7 +16,7 @@ use hostd_core::TransitionRefused;
 use hostd_drivers::{
     CaptureOrder, CaptureOutcome, ContainerState, CopyExtent, Driver, DriverError, SnapshotDriver,
 };
-use hostd_store::{SnapshotRetention, SnapshotRow, Store};
+use hostd_store::{SnapshotRetention, SnapshotRow, Store, failpoint};
 use protocol::api::{SandboxId, SandboxStatus, SnapshotId, SnapshotState};
 use std::{sync::Arc, time::Instant};
 use tokio::sync::{Semaphore, oneshot};
@@ -77,7 +77,9 @@ impl Fleet {
         let driver = self.driver_of(&record);
         let verbs = snapshots_of(&driver)?;
         let frozen_ms = self.prepare_and_capture(verbs, &record, order).await?;
+        failpoint::hit("snapshot.thawed");
         verbs.publish(&order.snapshot).await?;
+        failpoint::hit("snapshot.published");
         Ok(frozen_ms)
     }
 
@@ -93,6 +95,7 @@ impl Fleet {
             // At rest most snapshots take no copy.
             if attempt > 0 || record.state.status != SandboxStatus::Stopped {
                 verbs.prepare_capture(order).await?;
+                failpoint::hit("snapshot.prepared");
             }
             let (outcome, more_ms) = self.capture(order, CopyExtent::Changes).await?;
             frozen_ms += more_ms;
@@ -155,6 +158,7 @@ impl Fleet {
             store.hide_snapshot(&snapshot).await?;
             let driver = fleet.snapshot_driver()?;
             snapshots_of(&driver)?.remove(&snapshot).await?;
+            failpoint::hit("snapshot.removed");
             // Before it counts no more: its layers may count for others from now on.
             fleet.charge_layers_now().await;
             store.forget_snapshot(&snapshot).await?;
@@ -275,6 +279,7 @@ impl SandboxActor {
                     Ok(()) => verbs.capture(order, false, extent).await,
                     Err(error) => Err(error),
                 };
+                failpoint::hit("snapshot.captured");
                 // Also after a capture that failed.
                 let thawed = frozen.thaw().await;
                 let outcome = captured?;

@@ -65,6 +65,32 @@ pub const NAMES: &[&str] = &[
     "store.idempotency_finish.after_commit",
 ];
 
+/// Further points, of snapshots: between the steps that change files, and beside the commits of their rows.
+pub const OF_SNAPSHOTS: &[&str] = &[
+    "store.insert_snapshot.after_commit",
+    "snapshot.prepared",
+    "snapshot.captured",
+    "snapshot.thawed",
+    "snapshot.published",
+    "store.snapshot_taken.before_commit",
+    "store.snapshot_taken.after_commit",
+    "store.snapshot_hashed.before_commit",
+];
+pub const OF_RESTORES: &[&str] = &[
+    "restore.begun",
+    "restore.swapped",
+    "restore.launched",
+    "restore.committed",
+    "store.sandbox_restored.before_commit",
+];
+pub const OF_REMOVALS: &[&str] = &[
+    "store.hide_snapshot.before_commit",
+    "store.hide_snapshot.after_commit",
+    "snapshot.removed",
+    "store.forget_snapshot.before_commit",
+    "store.forget_snapshot.after_commit",
+];
+
 struct ArmedFailpoint {
     name: String,
     nth: u64,
