@@ -3,14 +3,14 @@
 
 use super::{
     files::errno,
-    limits::{MEASURE_MAX_ENTRIES, TREE_DEPTH_MAX},
+    limits::{MEASURE_MAX_ENTRIES, TREE_DEPTH_MAX, WALK_DEPTH_MAX},
 };
 use nix::{
     dir::Dir,
     errno::Errno,
     fcntl::{AtFlags, OFlag},
     libc,
-    sys::stat::{FileStat, Mode, SFlag, fstatat},
+    sys::stat::{FileStat, Mode, SFlag, fstat, fstatat},
 };
 use std::{collections::HashSet, ffi::CString, io, os::fd::AsFd, path::Path};
 
@@ -24,7 +24,17 @@ struct UsageCount {
     seen: HashSet<libc::ino_t>,
 }
 
-/// Bytes of a tree on disk; `None` when there is none. Takes long for a large tree; blocks.
+/// A directory on the way down.
+struct Level {
+    /// Absent while [`TREE_DEPTH_MAX`] directories below it are open; never of the top.
+    dir: Option<Dir>,
+    device_and_inode: (u64, u64),
+    /// Directories in it that are still to be counted.
+    subdirs: Vec<CString>,
+}
+
+/// Bytes of a tree on disk; `None` when there is none. Takes long for a large tree; blocks. A directory that is moved
+/// meanwhile may be missed with what lies around it.
 pub fn tree_bytes(path: &Path) -> io::Result<Option<u64>> {
     let top = match Dir::open(path, DIRECTORY, Mode::empty()) {
         Ok(top) => top,
@@ -32,27 +42,59 @@ pub fn tree_bytes(path: &Path) -> io::Result<Option<u64>> {
         Err(error) => return Err(errno(error)),
     };
     let mut count = UsageCount { bytes: 0, entries: 0, seen: HashSet::new() };
-    let mut levels = vec![(count.files(&top)?, top)];
-    while let Some((subdirs, dir)) = levels.last_mut() {
-        match subdirs.pop() {
-            Some(name) => {
-                let below = match Dir::openat(dir.as_fd(), name.as_c_str(), DIRECTORY, Mode::empty()) {
-                    Ok(below) => below,
-                    // Removed or replaced since it was listed.
-                    Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => continue,
-                    Err(error) => return Err(errno(error)),
-                };
-                if levels.len() < TREE_DEPTH_MAX {
-                    levels.push((count.files(&below)?, below));
-                }
-            }
-            None => drop(levels.pop()),
+    let mut levels = vec![count.level(top)?];
+    while let Some(level) = levels.last_mut() {
+        let Some(name) = level.subdirs.pop() else {
+            leave(&mut levels);
+            continue;
+        };
+        let Some(dir) = &level.dir else { continue };
+        let below = match Dir::openat(dir.as_fd(), name.as_c_str(), DIRECTORY, Mode::empty()) {
+            Ok(below) => below,
+            // Removed or replaced since it was listed.
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => continue,
+            Err(error) => return Err(errno(error)),
+        };
+        if levels.len() >= WALK_DEPTH_MAX {
+            continue;
+        }
+        levels.push(count.level(below)?);
+        let closed = levels.len().saturating_sub(TREE_DEPTH_MAX + 1);
+        if let Some(level) = levels.get_mut(closed).filter(|_| closed > 0) {
+            level.dir = None;
         }
     }
     Ok(Some(count.bytes))
 }
 
+/// Goes back to the parent of the last directory, which is opened again by way of it. Where that is another one now, to
+/// the next one above that is open.
+fn leave(levels: &mut Vec<Level>) {
+    let left = levels.pop().and_then(|level| level.dir);
+    let Some(parent) = levels.last_mut().filter(|parent| parent.dir.is_none()) else { return };
+    let opened = left.and_then(|left| Dir::openat(left.as_fd(), c"..", DIRECTORY, Mode::empty()).ok());
+    let same = opened.filter(|dir| identity(dir).is_ok_and(|found| found == parent.device_and_inode));
+    match same {
+        Some(dir) => parent.dir = Some(dir),
+        None => {
+            while levels.last().is_some_and(|level| level.dir.is_none()) {
+                levels.pop();
+            }
+        }
+    }
+}
+
+fn identity(dir: &Dir) -> io::Result<(u64, u64)> {
+    let stat = fstat(dir.as_fd()).map_err(errno)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
 impl UsageCount {
+    fn level(&mut self, dir: Dir) -> io::Result<Level> {
+        let (device_and_inode, subdirs) = (identity(&dir)?, self.files(&dir)?);
+        Ok(Level { dir: Some(dir), device_and_inode, subdirs })
+    }
+
     /// Counts the entries of a directory; returns the names of its subdirectories.
     fn files(&mut self, dir: &Dir) -> io::Result<Vec<CString>> {
         let mut again = Dir::openat(dir.as_fd(), c".", DIRECTORY, Mode::empty()).map_err(errno)?;
@@ -104,5 +146,20 @@ mod tests {
         let bytes = tree_bytes(&tree).expect("measured").expect("there");
         assert!((1 << 20..2 << 20).contains(&bytes), "{bytes}");
         assert_eq!(super::tree_bytes(&temp.path().join("nothing")).expect("measured"), None);
+    }
+
+    #[test]
+    fn files_count_however_deep_they_lie() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let deep = (0..3 * TREE_DEPTH_MAX).fold(temp.path().to_owned(), |dir, _| dir.join("d"));
+        std::fs::create_dir_all(&deep).expect("made");
+        // At the bottom, and beside the way back.
+        for dir in [&deep, &temp.path().join("d/d")] {
+            std::fs::write(dir.join("file"), vec![7; 1 << 20]).expect("written");
+            std::fs::create_dir(dir.join("other")).expect("made");
+            std::fs::write(dir.join("other/file"), vec![7; 1 << 20]).expect("written");
+        }
+        let bytes = tree_bytes(temp.path()).expect("measured").expect("there");
+        assert!((4 << 20..6 << 20).contains(&bytes), "{bytes}");
     }
 }
