@@ -5,7 +5,7 @@ use super::{
     actor::{ActorMessage, CommandReply, SandboxActor},
     disk_limits::over_limit_problem,
     disk_pressure::eviction_problem,
-    fleet::EvictionCause,
+    sandbox_command::EvictionCause,
 };
 use hostd_core::{Goal, Renewal, Transition, TransitionRefused};
 use hostd_store::{SandboxUpdate, StoreError};

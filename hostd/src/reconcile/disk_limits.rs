@@ -1,7 +1,7 @@
 //! Keeps the disk limits of sandboxes for which the kernel does not: workspaces are measured, and a sandbox that grew
 //! past its limit is evicted.
 
-use super::{Fleet, FleetError, SandboxCommand, fleet::EvictionCause};
+use super::{Fleet, FleetError, SandboxCommand, sandbox_command::EvictionCause};
 use hostd_core::DiskLimitWatch;
 use protocol::api::{Problem, ProblemCode, SandboxId};
 use std::collections::HashMap;

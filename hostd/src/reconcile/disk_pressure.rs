@@ -5,7 +5,8 @@ use super::{
     Fleet, FleetError,
     actor::{CommandReply, SandboxActor},
     disk_limits::DiskLimitWatches,
-    fleet::{EvictionCause, Inner},
+    fleet::Inner,
+    sandbox_command::EvictionCause,
 };
 use hostd_core::{
     Growth, fastest_growing,

@@ -7,6 +7,7 @@ use super::{
     metrics::FleetMetrics,
     quota_watch::QuotaWatch,
     record_publisher::RecordPublisher,
+    sandbox_command::SandboxCommand,
     snapshot_restore::RestoreState,
     snapshots::SnapshotWork,
     task_runner::TaskRunners,
@@ -21,7 +22,7 @@ use hostd_drivers::{
 use hostd_edge::{PreviewTarget, PreviewTargets, traffic::Traffic};
 use hostd_models::Models;
 use hostd_store::{Clock, NewSandbox, SandboxRecord, SnapshotRetention, Store, disk_space::DiskSpace};
-use protocol::api::{AttemptRelation, LimitsChange, SandboxId, SandboxStatus};
+use protocol::api::{AttemptRelation, SandboxId, SandboxStatus};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, Weak},
@@ -37,41 +38,6 @@ use tracing::warn;
 /// How often, and how long apart, the actor of a new sandbox is looked up.
 const ACTOR_TRIES: u32 = 200;
 const ACTOR_RETRY: Duration = Duration::from_millis(5);
-
-/// A command to one sandbox.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum SandboxCommand {
-    Start,
-    Stop,
-    Pause,
-    Resume,
-    /// Resume a frozen sandbox; one that is stopped, or is to be, stays so.
-    Thaw,
-    Destroy {
-        keep_workspace: bool,
-    },
-    /// Stop it because of the space that its workspace takes, or because memory is short and it is idle.
-    Evict(EvictionCause),
-    /// Freeze it because memory is short, if it is idle.
-    Doze,
-    /// Change its limits, also while it runs.
-    Resize(LimitsChange),
-    /// Stop, empty the workspace unless it is to be kept, and launch again from the frozen blueprint.
-    Recreate {
-        keep_workspace: bool,
-    },
-}
-
-/// Why a sandbox is evicted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EvictionCause {
-    /// The disk is full, and the workspace has grown.
-    Grew { grown_bytes: u64 },
-    /// The workspace is larger than its limit.
-    OverLimit { used_bytes: u64, limit_bytes: u64 },
-    /// Memory is short, and the sandbox is idle.
-    MemoryPressure { available_bytes: u64, reserve_bytes: u64 },
-}
 
 /// The parts a fleet is made of.
 pub struct FleetParts {

@@ -4,7 +4,8 @@
 use super::{
     Fleet, FleetError, SandboxCommand,
     actor::{CommandReply, SandboxActor},
-    fleet::{EvictionCause, Inner, Record},
+    fleet::{Inner, Record},
+    sandbox_command::EvictionCause,
 };
 use futures_util::{StreamExt, stream};
 use hostd_core::{

@@ -39,6 +39,7 @@ mod quota_watch;
 mod reap;
 mod record_publisher;
 mod runtime_logs;
+mod sandbox_command;
 mod snapshot_content;
 mod snapshot_restore;
 mod snapshots;
@@ -54,6 +55,7 @@ mod wake;
 
 pub use agent_program::locate_agent;
 pub use error::FleetError;
-pub use fleet::{Fleet, FleetParts, SandboxCommand};
+pub use fleet::{Fleet, FleetParts};
+pub use sandbox_command::SandboxCommand;
 pub use task_changes::read_document;
 pub use timing::Timing;

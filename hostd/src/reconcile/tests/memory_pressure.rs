@@ -1,7 +1,7 @@
 //! Memory that runs out, and limits that change, over the real reconciler and a driver in memory.
 
 use super::fixture::{new_sandbox, open_on, patient};
-use crate::reconcile::{Fleet, FleetError, SandboxCommand, fleet::EvictionCause};
+use crate::reconcile::{Fleet, FleetError, SandboxCommand, sandbox_command::EvictionCause};
 use futures_util::future::join_all;
 use hostd_core::{MemorySample, State};
 use hostd_drivers::{
