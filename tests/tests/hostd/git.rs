@@ -5,23 +5,22 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use protocol::api::{ApiErrorCode, GitReason};
 use serde_json::{Value, json};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tests::git_server::GitServer;
 use tests::{Caller, Hostd, Reply};
 use tokio::process::Command;
 
-const TOKEN: &str = "ghp-0123456789abcdef-of-this-test";
-const NEXT_TOKEN: &str = "ghp-fedcba9876543210-its-successor";
-const REPOSITORY: &str = "git init --quiet --initial-branch=main && git config user.name Ann && git config user.email ann@example && \
+pub(super) const TOKEN: &str = "ghp-0123456789abcdef-of-this-test";
+pub(super) const NEXT_TOKEN: &str = "ghp-fedcba9876543210-its-successor";
+pub(super) const REPOSITORY: &str = "git init --quiet --initial-branch=main && git config user.name Ann && git config user.email ann@example && \
     echo one > a.txt && git add --all && git commit --quiet -m first";
 
-struct Fixture {
-    hostd: Hostd,
-    server: GitServer,
-    admin: Caller,
-    ann: Caller,
-    sandbox: String,
+pub(super) struct Fixture {
+    pub(super) hostd: Hostd,
+    pub(super) server: GitServer,
+    pub(super) admin: Caller,
+    pub(super) ann: Caller,
+    pub(super) sandbox: String,
 }
 
 impl Fixture {
@@ -29,7 +28,7 @@ impl Fixture {
         Self::with_settings(&[]).await
     }
 
-    async fn with_settings(settings: &[(&str, &str)]) -> Result<Self> {
+    pub(super) async fn with_settings(settings: &[(&str, &str)]) -> Result<Self> {
         let settings = [settings, &[("SLIPWAY_EGRESS_PRIVATE", "127.0.0.1")]].concat();
         let hostd = Hostd::start_with(&settings).await?;
         let server = GitServer::start().await?;
@@ -50,25 +49,25 @@ impl Fixture {
         Ok(place)
     }
 
-    async fn set_secret(&self, value: &str) -> Result<()> {
+    pub(super) async fn set_secret(&self, value: &str) -> Result<()> {
         let path = format!("/v1/secrets/{}", self.server.secret());
         let _: Value = self.admin.put(&path, &json!({ "value": value })).await?.expect(200)?;
         Ok(())
     }
 
-    fn path(&self, verb: &str) -> String {
+    pub(super) fn path(&self, verb: &str) -> String {
         format!("/v1/sandboxes/{}/git/{verb}", self.sandbox)
     }
 
-    async fn get(&self, verb: &str) -> Result<Value> {
+    pub(super) async fn get(&self, verb: &str) -> Result<Value> {
         self.ann.get(&self.path(verb)).await?.expect(200)
     }
 
-    async fn post(&self, verb: &str, body: &Value) -> Result<Reply> {
+    pub(super) async fn post(&self, verb: &str, body: &Value) -> Result<Reply> {
         self.ann.post(&self.path(verb), body).await
     }
 
-    async fn fails(&self, verb: &str, body: &Value, reason: GitReason) -> Result<String> {
+    pub(super) async fn fails(&self, verb: &str, body: &Value, reason: GitReason) -> Result<String> {
         let reply = self.post(verb, body).await?;
         let error = reply.error()?;
         ensure!(
@@ -80,7 +79,7 @@ impl Fixture {
     }
 }
 
-fn contains_token(text: &str) -> bool {
+pub(super) fn contains_token(text: &str) -> bool {
     let encoded = BASE64_STANDARD.encode(format!("git:{TOKEN}"));
     text.contains(TOKEN) || text.contains(NEXT_TOKEN) || text.contains(&encoded)
 }
@@ -437,62 +436,7 @@ async fn the_command_does_all_of_it() -> Result<()> {
     Ok(())
 }
 
-/// Prints a token for a push to one branch; everything that the program must not have fails it.
-const TOKEN_HOOK: &str = r#"#!/bin/sh
-set -eu
-request=$(cat)
-[ "$(id -u):$(id -g):$(id -G)" = 65534:65534:65534 ]
-[ "$(tr '\0' '\n' < /proc/$$/environ | cut -d= -f1)" = PATH ]
-grep -q '^CapPrm:.0*$' /proc/$$/status
-grep -q '^NoNewPrivs:.1$' /proc/$$/status
-case $request in
-*'"tenant":"a"'*'"repository":"/team/app.git","access":"push","branch":"main"'*) echo TOKEN ;;
-*) echo 'secret details for the operator' >&2; exit 3 ;;
-esac
-"#;
-
-#[tokio::test]
-async fn a_token_is_minted_for_one_operation_where_the_tenant_has_no_secret() -> Result<()> {
-    let dir = tempfile::tempdir()?;
-    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755))?;
-    let hook = dir.path().join("hook");
-    std::fs::write(&hook, TOKEN_HOOK.replace("TOKEN", TOKEN))?;
-    std::fs::set_permissions(&hook, PermissionsExt::from_mode(0o755))?;
-    let hook = hook.to_str().context("a path")?;
-    let server = GitServer::start().await?;
-    let servers = server.authority().to_owned();
-    let settings = [("SLIPWAY_GIT_TOKEN_HOOK", hook), ("SLIPWAY_GIT_TOKEN_HOOK_SERVERS", servers.as_str())];
-    let mut place = Fixture { server, ..Fixture::with_settings(&settings).await? };
-    place.ann.prints(&place.sandbox, REPOSITORY).await?;
-    let remote = format!("git remote add origin {}", place.server.url());
-    place.ann.prints(&place.sandbox, &remote).await?;
-    place.server.set_credential(Some(&format!("git:{TOKEN}")));
-    let _: Value = place.post("push", &json!({})).await?.expect(200)?;
-    ensure!(place.server.commit("main")?.is_some());
-
-    let message = place.fails("fetch", &json!({}), GitReason::AuthFailed).await?;
-    ensure!(message.contains("exit status: 3") && !message.contains("secret details"), "{message}");
-    ensure!(place.hostd.said().contains("secret details"), "the operator reads why");
-    place.server.set_credential(Some(&format!("git:{NEXT_TOKEN}")));
-    let message = place.fails("push", &json!({}), GitReason::AuthFailed).await?;
-    ensure!(message.contains("hook"), "{message}");
-    let other = GitServer::start().await?;
-    other.set_credential(Some(&format!("git:{TOKEN}")));
-    place.fails("push", &json!({"remote": other.url()}), GitReason::AuthFailed).await?;
-    ensure!(other.heard().iter().all(|request| request.credential.is_none()), "{:?}", other.heard());
-    // A secret of the tenant is preferred.
-    place.set_secret(NEXT_TOKEN).await?;
-    let _: Value = place.post("fetch", &json!({})).await?.expect(200)?;
-
-    let said =
-        [place.hostd.said(), place.hostd.operator()?.get("/v1/events?follow=0&limit=1000").await?.text()];
-    ensure!(!said.iter().any(|text| contains_token(text)), "an event or the log has it");
-    place.hostd.kill().await?;
-    ensure!(files_with_a_token(place.hostd.data()).await? == "");
-    Ok(())
-}
-
-async fn files_with_a_token(directory: &Path) -> Result<String> {
+pub(super) async fn files_with_a_token(directory: &Path) -> Result<String> {
     let mut grep = Command::new("grep");
     grep.args(["-rlFa", "--devices=skip", "-e", TOKEN, "-e", NEXT_TOKEN]).arg(directory);
     Ok(String::from_utf8(grep.output().await?.stdout)?)

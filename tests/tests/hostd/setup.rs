@@ -161,7 +161,7 @@ async fn a_step_ends_by_its_timeout_a_signal_or_the_death_of_its_sandbox() -> Re
 }
 
 /// Waits until a sandbox shows this progress.
-async fn runs(caller: &Caller, id: &str, text: &str) -> Result<Value> {
+pub(crate) async fn runs(caller: &Caller, id: &str, text: &str) -> Result<Value> {
     let view = caller.until(&format!("/v1/sandboxes/{id}"), |view| view["progress"] == text).await?;
     ensure!(view["status"] == "creating" && view["phase"] == "provisioning", "{view}");
     Ok(view)
@@ -250,7 +250,7 @@ async fn the_command_shows_steps_and_the_one_that_failed() -> Result<()> {
 }
 
 /// An archive of dotfiles in base64: names, contents, and links with `->` before their target.
-fn archive(files: &[(&str, &str)]) -> Result<String> {
+pub(crate) fn archive(files: &[(&str, &str)]) -> Result<String> {
     let dir = tempfile::tempdir()?;
     for (name, content) in files {
         let path = dir.path().join(name);

@@ -8,7 +8,7 @@ use tests::host::all_events;
 use tests::{Caller, Hostd, git_server::GitServer};
 
 /// A git server with a default branch that is not called main, and a hostd that may reach it.
-async fn with_server() -> Result<(GitServer, Hostd)> {
+pub(crate) async fn with_server() -> Result<(GitServer, Hostd)> {
     let server = GitServer::start().await?;
     server.add_commit("trunk", "README", "on trunk\n")?;
     server.add_commit("other", "README", "on other\n")?;
@@ -17,7 +17,7 @@ async fn with_server() -> Result<(GitServer, Hostd)> {
     Ok((server, hostd))
 }
 
-async fn set_secret(caller: &Caller, name: &str, value: &str) -> Result<()> {
+pub(crate) async fn set_secret(caller: &Caller, name: &str, value: &str) -> Result<()> {
     let reply = caller.put(&format!("/v1/secrets/{name}"), &json!({"value": value})).await?;
     ensure!(reply.status < 300, "{}", reply.text());
     Ok(())

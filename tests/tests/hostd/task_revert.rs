@@ -220,3 +220,30 @@ async fn no_revert_runs_beside_a_task() -> Result<()> {
     ensure!(whole["counts"]["restored"].as_u64().context("a count")? == 1000, "{}", whole["counts"]);
     Ok(())
 }
+
+/// A revert that finds no room says so, and loses nothing: neither what the task wrote nor the checkpoint.
+#[tokio::test]
+async fn a_revert_on_a_full_disk_changes_nothing_that_is_not_saved_and_is_repeated() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let caller = hostd.operator()?;
+    let sandbox = caller.create(&json!({"limits": {"disk_mb": 64}})).await?;
+    caller.prints(&sandbox, "for n in $(seq 20); do head -c 100000 /dev/urandom > f$n; done").await?;
+    let state = caller.prints(&sandbox, "sha1sum f* | sort").await?;
+    let line = "for n in $(seq 20); do head -c 100000 /dev/urandom > f$n; done; head -c 3000000 /dev/urandom > added";
+    let job = ran(&caller, &sandbox, line).await?;
+    let changed = caller.prints(&sandbox, "sha1sum f* added | sort").await?;
+    caller.prints(&sandbox, "head -c 1000000000 /dev/zero > ~/filler 2>/dev/null; test -s ~/filler").await?;
+    let refused = revert(&caller, &job, &json!({})).await?;
+    ensure!(refused.status >= 400, "{}", refused.text());
+    let said = refused.error()?.message;
+    ensure!(said.contains("space") || said.contains("full"), "{said}");
+    ensure!(caller.prints(&sandbox, "sha1sum f* added | sort").await? == changed, "nothing was changed");
+    caller.prints(&sandbox, "rm ~/filler").await?;
+    let done: Value = revert(&caller, &job, &json!({})).await?.expect(200)?;
+    ensure!(done["counts"]["restored"] == 20 && paths(&done["deleted"]) == ["added"], "{done}");
+    ensure!(caller.prints(&sandbox, "sha1sum f* | sort; ls added 2>/dev/null; true").await? == state);
+    let saved = done["saved"].as_str().context("saved")?;
+    let show = format!("git --git-dir ~/.slipway/checkpoints.git cat-file -s {saved}:added");
+    ensure!(caller.prints(&sandbox, &show).await? == "3000000\n");
+    Ok(())
+}

@@ -14,6 +14,7 @@ mod life;
 mod limits;
 mod outages;
 mod rows;
+mod snapshots;
 mod table;
 mod work;
 

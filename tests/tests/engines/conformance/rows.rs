@@ -1,7 +1,7 @@
 //! Everything that is tried, in the order of the table.
 
 use super::driver_column::{Column, Verdict};
-use super::{drift, identity, images, isolation, life, limits, outages, work};
+use super::{drift, identity, images, isolation, life, limits, outages, snapshots, work};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -78,6 +78,8 @@ fn of_sandboxes() -> Vec<Row> {
             "previews: wake, HTTP, WebSocket" => work::previews;
             "the status page inside" => work::status_page;
             "egress rules apply" => work::egress;
+            "setup steps and dotfiles, across a kill of hostd and a failed step" => snapshots::provisioned;
+            "snapshots of all states, forks and restores" => snapshots::snapshots;
         }
     }
 }
