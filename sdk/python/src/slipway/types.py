@@ -519,6 +519,8 @@ class EnsureAnswer(TypedDict):
     metadata: dict[str, str]
     name: str
     network: Network
+    on_ttl: NotRequired[OnTtl]
+    """What happens then; absent: it is destroyed."""
     phase: NotRequired[Union[Phase, None]]
     ports: list[int]
     post_mortem: NotRequired[Union[PostMortem, None]]
@@ -565,6 +567,8 @@ class ExecAnswer(TypedDict):
     exit: NotRequired[Union[Exit, None]]
     hints: NotRequired[list[Hint]]
     id: ExecId
+    pid: NotRequired[Union[int, None]]
+    """The pid of the command inside the sandbox, also after its end, until the sandbox is stopped."""
     started_at: str
     state: ExecState
     stderr: NotRequired[Union[str, None]]
@@ -847,6 +851,7 @@ class FileView(TypedDict):
     """A file, directory or link of a workspace."""
     etag: str
     """Changes with content and metadata; for `If-Match` and `If-None-Match`."""
+    gid: NotRequired[Union[int, None]]
     links: int
     """Names that the file has in the workspace."""
     mode: str
@@ -860,6 +865,8 @@ class FileView(TypedDict):
     target: NotRequired[Union[str, None]]
     """Where a symbolic link points to."""
     type: FileType
+    uid: NotRequired[Union[int, None]]
+    """The owner as programs of the sandbox see it; absent where hostd read the files itself."""
 
 
 class FilesWritten(TypedDict):
@@ -1188,6 +1195,17 @@ class HostView(TypedDict):
     version: str
     warnings: list[str]
     """Problems of this host, as text."""
+
+
+class IdentityView(TypedDict):
+    """The caller, as its token says: `GET /v1/identity`."""
+    expires_at: NotRequired[Union[str, None]]
+    """When the token expires; absent: never."""
+    operator: bool
+    """Whether the caller is the operator of the host."""
+    principal: Label
+    scope: TokenScope
+    tenant: Label
 
 
 IdlePolicy: TypeAlias = 'Literal["sleep", "always_on"]'
@@ -1562,6 +1580,10 @@ class OlderWoken(TypedDict):
     id: SandboxId
     status: str
     wake_duration_ms: int
+
+
+OnTtl: TypeAlias = 'Literal["destroy", "pause", "stop"]'
+"""What happens to a sandbox at the end of its `ttl`."""
 
 
 class OwnQuota(TypedDict):
@@ -2063,6 +2085,7 @@ class SandboxSpec(TypedDict):
     name: NotRequired[Union[str, None]]
     """Display name; need not be unique. Default: derived from the id."""
     network: NotRequired[Union[NetworkSpec, None]]
+    on_ttl: NotRequired[Union[OnTtl, None]]
     ports: NotRequired[list[int]]
     """Ports whose previews are advertised. Previews of other ports work as well."""
     preview_headers: NotRequired[Union[PreviewHeaders, None]]
@@ -2081,7 +2104,7 @@ class SandboxSpec(TypedDict):
     tenant: NotRequired[Union[str, None]]
     """Must be the tenant of the caller where given."""
     ttl: NotRequired[Union[str, None]]
-    """Time to live, as `90s`, `15m`, `4h` or `7d`, after which the sandbox is destroyed; absent: unlimited."""
+    """Time to live, as `90s`, `15m`, `4h` or `7d`; absent: unlimited."""
     visibility: NotRequired[Union[Visibility, None]]
 
 
@@ -2106,6 +2129,8 @@ class SandboxView(TypedDict):
     metadata: dict[str, str]
     name: str
     network: Network
+    on_ttl: NotRequired[OnTtl]
+    """What happens then; absent: it is destroyed."""
     phase: NotRequired[Union[Phase, None]]
     ports: list[int]
     post_mortem: NotRequired[Union[PostMortem, None]]
@@ -2473,14 +2498,18 @@ class SnapshotDifference(TypedDict):
 
 
 class SnapshotFork(TypedDict):
-    """The sandbox to make from a snapshot: `POST /v1/snapshots/{snapshot}/fork`. Image, limits, ports, services and network are those of the sandbox that the snapshot was taken of; its environment, tokens, shares and holds are not."""
+    """The sandbox to make from a snapshot: `POST /v1/snapshots/{snapshot}/fork`. Image, limits, ports and services are those of the sandbox that the snapshot was taken of, and so are network, idle policy and visibility where they are not given; its environment, tokens, shares and holds are not."""
     env: NotRequired[dict[str, str]]
     """Environment variables of the new sandbox."""
+    idle_policy: NotRequired[Union[IdlePolicy, None]]
     metadata: NotRequired[dict[str, str]]
     name: NotRequired[Union[str, None]]
     """Default: derived from the id."""
+    network: NotRequired[Union[NetworkSpec, None]]
+    on_ttl: NotRequired[Union[OnTtl, None]]
     ttl: NotRequired[Union[str, None]]
     """Remaining lifetime, as in `2h`."""
+    visibility: NotRequired[Union[Visibility, None]]
 
 
 SnapshotId: TypeAlias = "str"
@@ -2676,6 +2705,7 @@ TaskCreate = TypedDict(
         "model": "NotRequired[Union[str, None]]",
         "permissions": "NotRequired[Union[Permissions, None]]",
         "prompt": "NotRequired[str]",
+        "session": "NotRequired[Union[str, None]]",
         "timeout_s": "NotRequired[Union[float, None]]",
     },
 )
@@ -3065,6 +3095,8 @@ class TaskUsageEvent(TypedDict):
 
 
 class TokenCreate(TypedDict):
+    e2b: NotRequired[bool]
+    """Whether the token has the form `e2b_<hex digits>`, which clients made for E2B insist on. It works everywhere."""
     principal: Label
     scope: NotRequired[TokenScope]
     tenant: Label
@@ -3128,8 +3160,9 @@ ToolStatus: TypeAlias = 'Literal["pending", "running", "completed", "failed", "c
 
 
 class TtlChange(TypedDict):
-    """A new time to live, counted from now: `PATCH …/ttl`. Null removes the expiry."""
-    ttl: Union[str, None]
+    """A new time to live, counted from now, and what happens at its end: `PATCH …/ttl`. A null `ttl` removes the expiry; an absent field stays as it is."""
+    on_ttl: NotRequired[OnTtl]
+    ttl: NotRequired[Union[str, None]]
 
 
 TtyChoice: TypeAlias = "Union[bool, TtySize]"
