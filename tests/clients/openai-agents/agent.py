@@ -1,11 +1,14 @@
-"""A SandboxAgent whose model is a script: it writes a file, runs it, and says what it saw."""
+"""A SandboxAgent whose model is a script: it writes a file, runs it, and says what it saw.
+
+The argument is the client of its sandbox: `cloudflare` or `e2b`.
+"""
 
 import asyncio
 import json
 import os
+import sys
 
 from agents import ModelResponse, RunConfig, Runner, Usage
-from agents.extensions.sandbox.cloudflare import CloudflareSandboxClient, CloudflareSandboxClientOptions
 from agents.models.interface import Model
 from agents.sandbox import Manifest, SandboxAgent, SandboxRunConfig
 from agents.sandbox.entries import File
@@ -46,6 +49,17 @@ class ScriptedModel(Model):
         raise NotImplementedError("the run is not streamed")
 
 
+def sandbox_of(name):
+    if name == "e2b":
+        from agents.extensions.sandbox.e2b import E2BSandboxClient, E2BSandboxClientOptions
+
+        return SandboxRunConfig(client=E2BSandboxClient(), options=E2BSandboxClientOptions(sandbox_type="e2b"))
+    from agents.extensions.sandbox.cloudflare import CloudflareSandboxClient, CloudflareSandboxClientOptions
+
+    options = CloudflareSandboxClientOptions(worker_url=os.environ["BRIDGE_URL"])
+    return SandboxRunConfig(client=CloudflareSandboxClient(), options=options)
+
+
 async def main():
     model = ScriptedModel()
     agent = SandboxAgent(
@@ -53,9 +67,8 @@ async def main():
         model=model,
         default_manifest=Manifest(entries={"task.txt": File(content=b"What is six times seven?\n")}),
     )
-    options = CloudflareSandboxClientOptions(worker_url=os.environ["BRIDGE_URL"])
-    sandbox = SandboxRunConfig(client=CloudflareSandboxClient(), options=options)
-    result = await Runner.run(agent, "Do the task.", run_config=RunConfig(sandbox=sandbox, tracing_disabled=True))
+    run_config = RunConfig(sandbox=sandbox_of(sys.argv[1]), tracing_disabled=True)
+    result = await Runner.run(agent, "Do the task.", run_config=run_config)
     assert "What is six times seven?" in model.outputs[0], model.outputs
     assert "42" in result.final_output, result.final_output
     print("done")

@@ -86,6 +86,7 @@ async fn the_openai_agents_sdk_works_unchanged() -> Result<()> {
     for script in ["session.py", "agent.py"] {
         let client = StockClient::python("openai-agents", &format!("openai-agents/{script}"))?;
         let client = client.env("BRIDGE_URL", hostd.url()).env("CLOUDFLARE_SANDBOX_API_KEY", token);
+        let client = client.arg("cloudflare");
         let printed = client.run().await?;
         ensure!(printed.trim() == "done", "{script}: {printed}");
     }

@@ -6,7 +6,7 @@ use http_body_util::Full;
 use hyper::Request;
 use serde_json::{Value, json};
 use tests::stock_clients::StockClient;
-use tests::{Caller, Hostd, Reply};
+use tests::{Caller, Hostd, Reply, scaled};
 
 const PYTHON: [&str; 3] = ["2.8.1", "2.24.0", "2.63.0"];
 /// A sandbox that does not exist.
@@ -113,11 +113,23 @@ async fn the_control_plane_drives_the_sdk_of_node_and_computesdk() -> Result<()>
     let hostd = Hostd::start().await?;
     let compute = async {
         let e2b = E2b::new(&hostd, "compute", "run").await?;
-        let client = StockClient::node("e2b-node", "e2b/compute.js")?;
+        let client = StockClient::node("e2b-node", "e2b/compute.js")?.arg(scaled(8, 100).to_string());
         e2b.client(&hostd, client).run().await
     };
     let node = StockClient::node("e2b-node", "e2b/control_plane.js")?;
     tokio::try_join!(drives(&hostd, "node", node), compute)?;
+    hostd.stop().await
+}
+
+#[tokio::test]
+async fn an_agent_of_the_openai_agents_sdk_works_in_a_sandbox_of_e2b() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let e2b = E2b::new(&hostd, "agents", "run").await?;
+    let agent = StockClient::python("openai-agents", "openai-agents/agent.py")?.arg("e2b");
+    let printed = e2b.client(&hostd, agent).run().await?;
+    ensure!(printed.trim() == "done", "{printed}");
+    let left: Value = e2b.own().get("/v1/sandboxes").await?.expect(200)?;
+    ensure!(left["items"] == json!([]), "{left}");
     hostd.stop().await
 }
 

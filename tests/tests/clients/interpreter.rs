@@ -1,4 +1,4 @@
-//! E2B's code interpreter by its published SDK, with real kernels in the image `interpreter`.
+//! E2B's code interpreter by its published SDKs, with real kernels in the image `interpreter`.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -16,10 +16,14 @@ async fn code_keeps_its_variables_draws_charts_and_is_interrupted() -> Result<()
     let token = json!({"tenant": "acme", "principal": "ann", "e2b": true});
     let created: Value = operator.post("/v1/tokens", &token).await?.expect(201)?;
     let key = created["token"].as_str().context("a token")?;
-    let script = StockClient::python("e2b-2.63.0", "e2b/interpreter.py")?
-        .env("E2B_API_URL", hostd.url())
-        .env("E2B_SANDBOX_URL", hostd.url())
-        .env("E2B_API_KEY", key);
-    ensure!(script.run().await? == "passed\n");
+    let python = StockClient::python("e2b-2.63.0", "e2b/interpreter.py")?;
+    let node = StockClient::node("e2b-node", "e2b/interpreter.js")?;
+    for script in [python, node] {
+        let script = script
+            .env("E2B_API_URL", hostd.url())
+            .env("E2B_SANDBOX_URL", hostd.url())
+            .env("E2B_API_KEY", key);
+        ensure!(script.run().await? == "passed\n");
+    }
     hostd.stop().await
 }
