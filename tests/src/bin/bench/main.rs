@@ -24,6 +24,7 @@ mod row;
 mod snapshots;
 mod start;
 mod stock_client;
+mod stock_sdk;
 mod tasks;
 mod terminal;
 mod throughput;
@@ -89,6 +90,7 @@ async fn run(wanted: Vec<String>) -> Result<()> {
     measure!("terminal", terminal::rows());
     measure!("tls", tls::rows());
     measure!("stock client", stock_client::rows());
+    measure!("stock sdk", stock_sdk::rows());
     measure!("host", host::rows());
     measure!("density", host::density());
     measure!("docker", engine::rows());
