@@ -1,9 +1,9 @@
-//! Disk usage of a tree that a sandbox filled: symlinks are not followed, depth and number of entries are
-//! bounded. Entries beyond the bounds are not counted, so the true usage may be higher, never lower.
+//! Disk usage of a tree that a sandbox filled: symlinks are not followed, and a walk is bounded. A tree beyond the bounds
+//! counts as [`MEASURED_BEYOND_BYTES`], which is more than any limit: no sandbox gets space by making many files.
 
 use super::{
     files::errno,
-    limits::{MEASURE_MAX_ENTRIES, TREE_DEPTH_MAX, WALK_DEPTH_MAX},
+    limits::{MEASURE_MAX_ENTRIES, MEASURE_MAX_NAMES, MEASURED_BEYOND_BYTES, TREE_DEPTH_MAX, WALK_DEPTH_MAX},
 };
 use nix::{
     dir::Dir,
@@ -17,9 +17,22 @@ use std::{collections::HashSet, ffi::CString, io, os::fd::AsFd, path::Path};
 const DIRECTORY: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC).union(OFlag::O_NOFOLLOW);
 
-struct UsageCount {
+/// How far a tree is walked.
+struct Bounds {
+    entries: u64,
+    /// Directories that are still to be counted, and files with several hard links: both are kept in memory.
+    names: u64,
+    depth: usize,
+}
+
+const BOUNDS: Bounds =
+    Bounds { entries: MEASURE_MAX_ENTRIES, names: MEASURE_MAX_NAMES, depth: WALK_DEPTH_MAX };
+
+struct UsageCount<'b> {
+    bounds: &'b Bounds,
     bytes: u64,
     entries: u64,
+    names: u64,
     /// Files with several hard links are counted once.
     seen: HashSet<libc::ino_t>,
 }
@@ -36,18 +49,26 @@ struct Level {
 /// Bytes of a tree on disk; `None` when there is none. Takes long for a large tree; blocks. A directory that is moved
 /// meanwhile may be missed with what lies around it.
 pub fn tree_bytes(path: &Path) -> io::Result<Option<u64>> {
+    tree_bytes_within(path, &BOUNDS)
+}
+
+fn tree_bytes_within(path: &Path, bounds: &Bounds) -> io::Result<Option<u64>> {
     let top = match Dir::open(path, DIRECTORY, Mode::empty()) {
         Ok(top) => top,
         Err(Errno::ENOENT) => return Ok(None),
         Err(error) => return Err(errno(error)),
     };
-    let mut count = UsageCount { bytes: 0, entries: 0, seen: HashSet::new() };
+    let mut count = UsageCount { bounds, bytes: 0, entries: 0, names: 0, seen: HashSet::new() };
     let mut levels = vec![count.level(top)?];
+    if count.is_beyond() {
+        return Ok(Some(MEASURED_BEYOND_BYTES));
+    }
     while let Some(level) = levels.last_mut() {
         let Some(name) = level.subdirs.pop() else {
             leave(&mut levels);
             continue;
         };
+        count.names = count.names.saturating_sub(1);
         let Some(dir) = &level.dir else { continue };
         let below = match Dir::openat(dir.as_fd(), name.as_c_str(), DIRECTORY, Mode::empty()) {
             Ok(below) => below,
@@ -55,10 +76,10 @@ pub fn tree_bytes(path: &Path) -> io::Result<Option<u64>> {
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => continue,
             Err(error) => return Err(errno(error)),
         };
-        if levels.len() >= WALK_DEPTH_MAX {
-            continue;
-        }
         levels.push(count.level(below)?);
+        if count.is_beyond() || levels.len() > bounds.depth {
+            return Ok(Some(MEASURED_BEYOND_BYTES));
+        }
         let closed = levels.len().saturating_sub(TREE_DEPTH_MAX + 1);
         if let Some(level) = levels.get_mut(closed).filter(|_| closed > 0) {
             level.dir = None;
@@ -89,13 +110,17 @@ fn identity(dir: &Dir) -> io::Result<(u64, u64)> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-impl UsageCount {
+impl UsageCount<'_> {
+    fn is_beyond(&self) -> bool {
+        self.entries > self.bounds.entries || self.names > self.bounds.names
+    }
+
     fn level(&mut self, dir: Dir) -> io::Result<Level> {
         let (device_and_inode, subdirs) = (identity(&dir)?, self.files(&dir)?);
         Ok(Level { dir: Some(dir), device_and_inode, subdirs })
     }
 
-    /// Counts the entries of a directory; returns the names of its subdirectories.
+    /// Counts the entries of a directory, up to the bounds; returns the names of its subdirectories.
     fn files(&mut self, dir: &Dir) -> io::Result<Vec<CString>> {
         let mut again = Dir::openat(dir.as_fd(), c".", DIRECTORY, Mode::empty()).map_err(errno)?;
         let mut subdirs = Vec::new();
@@ -106,8 +131,8 @@ impl UsageCount {
                 continue;
             }
             self.entries += 1;
-            if self.entries > MEASURE_MAX_ENTRIES {
-                return Ok(Vec::new());
+            if self.is_beyond() {
+                break;
             }
             let stat = match fstatat(dir.as_fd(), name, AtFlags::AT_SYMLINK_NOFOLLOW) {
                 Ok(stat) => stat,
@@ -116,6 +141,7 @@ impl UsageCount {
             };
             let is_dir = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR;
             if is_dir {
+                self.names += 1;
                 subdirs.push(name.to_owned());
             }
             self.add(&stat, is_dir);
@@ -124,7 +150,9 @@ impl UsageCount {
     }
 
     fn add(&mut self, stat: &FileStat, is_dir: bool) {
-        if is_dir || stat.st_nlink < 2 || self.seen.insert(stat.st_ino) {
+        let linked = !is_dir && stat.st_nlink > 1;
+        if !linked || self.seen.insert(stat.st_ino) {
+            self.names += u64::from(linked);
             self.bytes += u64::try_from(stat.st_blocks).unwrap_or(0) * 512;
         }
     }
@@ -146,6 +174,35 @@ mod tests {
         let bytes = tree_bytes(&tree).expect("measured").expect("there");
         assert!((1 << 20..2 << 20).contains(&bytes), "{bytes}");
         assert_eq!(super::tree_bytes(&temp.path().join("nothing")).expect("measured"), None);
+    }
+
+    #[test]
+    fn a_tree_beyond_the_bounds_counts_as_more_than_any_limit() {
+        let temp = tempfile::tempdir().expect("a directory");
+        // Before a large file in the order of a walk, or after it.
+        for name in ["a", "z"] {
+            let many = temp.path().join(name);
+            std::fs::create_dir_all(many.join("d/d/d")).expect("made");
+            (0..20).for_each(|number| std::fs::write(many.join(format!("{number}")), "").expect("written"));
+            std::fs::hard_link(many.join("0"), many.join("again")).expect("linked");
+        }
+        std::fs::create_dir(temp.path().join("m")).expect("made");
+        std::fs::write(temp.path().join("m/large"), vec![7; 1 << 20]).expect("written");
+        let (plenty, entries) = (Bounds { entries: 100, names: 100, depth: 100 }, 52);
+        for (bounds, is_beyond) in [
+            (Bounds { entries, ..plenty }, false),
+            (Bounds { entries: entries - 1, ..plenty }, true),
+            (Bounds { entries: 1, ..plenty }, true),
+            (Bounds { names: 10, ..plenty }, false),
+            (Bounds { names: 1, ..plenty }, true),
+            (Bounds { depth: 5, ..plenty }, false),
+            (Bounds { depth: 4, ..plenty }, true),
+        ] {
+            let Bounds { entries, names, depth } = bounds;
+            let bytes = tree_bytes_within(temp.path(), &bounds).expect("measured").expect("there");
+            assert!(bytes >= 1 << 20, "{entries} {names} {depth}: {bytes}");
+            assert_eq!(bytes == MEASURED_BEYOND_BYTES, is_beyond, "{entries} {names} {depth}: {bytes}");
+        }
     }
 
     #[test]

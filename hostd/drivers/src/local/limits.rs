@@ -72,8 +72,12 @@ pub const IMAGE_NAME_MAX_BYTES: usize = 64;
 pub const SEED_MAX_BYTES: u64 = 4 << 30;
 pub const SEED_MAX_ENTRIES: u64 = 1_000_000;
 
-/// Entries counted in a workspace.
-pub const MEASURE_MAX_ENTRIES: u64 = 4_000_000;
+/// Entries of a workspace that are counted, as many as of a snapshot; and its names that are kept in memory meanwhile: of
+/// directories that are still to be counted, and files with several hard links.
+pub const MEASURE_MAX_ENTRIES: u64 = SNAPSHOT_MAX_ENTRIES;
+pub const MEASURE_MAX_NAMES: u64 = 4_000_000;
+/// What a workspace beyond these bounds counts as: more than a disk has, and so little that sums of it fit.
+pub const MEASURED_BEYOND_BYTES: u64 = 1 << 50;
 /// Directories open at once while a tree is walked; deeper ones are moved up first.
 pub const TREE_DEPTH_MAX: usize = 64;
 
