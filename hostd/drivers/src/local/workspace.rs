@@ -278,12 +278,13 @@ impl Workspaces<'_> {
         let mut mounts = self.quota.mounts();
         let volume = remove_tree::move_to_trash(&self.layout.volume(sandbox), &trash)?;
         self.take_down(&mut mounts, sandbox)?;
-        drop(mounts);
         let workspace = self.layout.workspace(sandbox);
         let stack = self.layout.stack(sandbox);
         let project = quota::tagged_project(&workspace).or_else(|| quota::tagged_project(&stack.live()));
         let workspace = remove_tree::move_to_trash(&workspace, &trash)?;
         let stack = remove_tree::move_to_trash(stack.path(), &trash)?;
+        // Only now: a request for files would mount again what is still in its place.
+        drop(mounts);
         let has_layers = stack.is_some();
         for gone in volume.into_iter().chain(workspace).chain(stack) {
             remove_tree::remove_tree(&gone)?;

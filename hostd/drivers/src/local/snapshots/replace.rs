@@ -4,6 +4,7 @@
 //! ```text
 //! <data>/replaced/<sandbox>/{workspace,stack,volume}   the backup
 //! <data>/replaced/<sandbox>/complete                   all of it is here: what is in its place is new
+//! <data>/replaced/<sandbox>/kept                       was `complete`: the new one stays, and the backup goes
 //! ```
 
 use super::{
@@ -15,6 +16,8 @@ use super::{
         seed::SeedSource,
         workspace::{NewWorkspace, Workspaces},
     },
+    btrfs,
+    capture::sync_file_system,
     pins::{PinnedLayers, lock_removal},
     record::{SnapshotRecord, sync_dir},
     tree_limit::deleted,
@@ -26,6 +29,18 @@ use std::{
 };
 
 const BACKUP_COMPLETE: &str = "complete";
+const BACKUP_KEPT: &str = "kept";
+
+/// How far the replacement of a workspace is, by its backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BackupState {
+    None,
+    /// Some of the workspace may be in its place still.
+    Partial,
+    Complete,
+    /// It never comes back.
+    Kept,
+}
 
 /// How a replacement ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,8 +62,12 @@ impl Workspaces<'_> {
     ) -> Result<(), DriverError> {
         // A snapshot that was removed is found out while the files are still there.
         let _pinned = PinnedLayers::existing(self.layout, &record.layers).map_err(|_missing| deleted())?;
-        if self.is_backed_up(sandbox) && self.has_workspace(sandbox) {
-            self.finish_replacement(sandbox, ReplacementOutcome::KeepNew)?;
+        match self.backup_state(sandbox) {
+            BackupState::Complete if !self.has_workspace(sandbox) => {}
+            BackupState::Complete | BackupState::Kept => {
+                self.finish_replacement(sandbox, ReplacementOutcome::KeepNew)?;
+            }
+            BackupState::None | BackupState::Partial => {}
         }
         let seed = || Ok(Some(SeedSource::Snapshot(record.clone())));
         let backed_up = self.back_up_workspace(sandbox).map_err(failed("back up the workspace"));
@@ -63,7 +82,7 @@ impl Workspaces<'_> {
 
     fn back_up_workspace(&self, sandbox: &SandboxId) -> io::Result<()> {
         let backup = self.backup(sandbox);
-        if self.is_backed_up(sandbox) {
+        if self.backup_state(sandbox) == BackupState::Complete {
             return Ok(());
         }
         quota::flush(&self.layout.workspace(sandbox))?;
@@ -76,32 +95,40 @@ impl Workspaces<'_> {
             rename_if_there(&place, &kept)?;
         }
         std::fs::write(backup.join(BACKUP_COMPLETE), "")?;
-        sync_dir(&backup)
+        sync_moved(&backup)
     }
 
-    /// Ends a replacement. A no-op where there is none. A backup that is not complete comes back in any case.
+    /// Ends a replacement. A no-op where there is none. A backup that is not complete comes back in any case, and one that
+    /// nothing took the place of. Where the new workspace was to be kept once, a loss of power or an error since then
+    /// does not bring the old one back.
     pub fn finish_replacement(
         &self,
         sandbox: &SandboxId,
         outcome: ReplacementOutcome,
     ) -> Result<(), DriverError> {
         let finish = || failed("finish the restore");
-        if !self.backup(sandbox).exists() {
-            return Ok(());
-        }
-        match outcome {
-            ReplacementOutcome::KeepNew if self.is_backed_up(sandbox) => {
-                self.remove_backup(sandbox).map_err(finish())
+        let ended = match (self.backup_state(sandbox), outcome) {
+            (BackupState::None, _) => Ok(()),
+            (BackupState::Kept, _) => self.remove_backup(sandbox),
+            (BackupState::Complete, ReplacementOutcome::KeepNew) if self.has_workspace(sandbox) => {
+                self.keep_new(sandbox)
             }
-            ReplacementOutcome::KeepNew | ReplacementOutcome::RollBack => {
-                self.roll_back(sandbox).map_err(finish())
-            }
-        }
+            (BackupState::Complete | BackupState::Partial, _) => self.roll_back(sandbox),
+        };
+        ended.map_err(finish())
+    }
+
+    /// Removes the backup. It is on disk that it goes before any of it does.
+    fn keep_new(&self, sandbox: &SandboxId) -> io::Result<()> {
+        let backup = self.backup(sandbox);
+        std::fs::rename(backup.join(BACKUP_COMPLETE), backup.join(BACKUP_KEPT))?;
+        sync_moved(&backup)?;
+        self.remove_backup(sandbox)
     }
 
     fn roll_back(&self, sandbox: &SandboxId) -> io::Result<()> {
         let backup = self.backup(sandbox);
-        if self.is_backed_up(sandbox) {
+        if self.backup_state(sandbox) == BackupState::Complete {
             self.remove_current(sandbox)?;
             files::remove_file(&backup.join(BACKUP_COMPLETE))?;
         }
@@ -121,6 +148,7 @@ impl Workspaces<'_> {
         let project =
             quota::tagged_project(&backup.join("workspace")).or_else(|| quota::tagged_project(&live));
         let Some(gone) = remove_tree::move_to_trash(&backup, &trash)? else { return Ok(()) };
+        sync_moved(&self.layout.replaced())?;
         self.discard(&gone);
         self.remove_unreferenced_layers()?;
         project.map_or(Ok(()), |project| quota::release(&trash, project))
@@ -138,9 +166,17 @@ impl Workspaces<'_> {
         self.layout.sandbox(sandbox).path().exists()
     }
 
-    /// Whether the whole workspace is in the backup.
-    fn is_backed_up(&self, sandbox: &SandboxId) -> bool {
-        self.backup(sandbox).join(BACKUP_COMPLETE).exists()
+    fn backup_state(&self, sandbox: &SandboxId) -> BackupState {
+        let backup = self.backup(sandbox);
+        if backup.join(BACKUP_KEPT).exists() {
+            BackupState::Kept
+        } else if backup.join(BACKUP_COMPLETE).exists() {
+            BackupState::Complete
+        } else if backup.exists() {
+            BackupState::Partial
+        } else {
+            BackupState::None
+        }
     }
 
     fn backup(&self, sandbox: &SandboxId) -> PathBuf {
@@ -156,6 +192,13 @@ impl Workspaces<'_> {
             (self.layout.volume(sandbox), backup.join("volume.ext4")),
         ]
     }
+}
+
+/// Writes the names in a directory, from or to which workspaces are moved, to disk. On btrfs with all of the file system:
+/// where a directory is synced alone and a subvolume is moved out of it soon, the kernel cannot replay its log after a
+/// loss of power, and does not mount the file system.
+fn sync_moved(dir: &Path) -> io::Result<()> {
+    if btrfs::is_btrfs(dir) { sync_file_system(dir) } else { sync_dir(dir) }
 }
 
 fn rename_if_there(from: &Path, to: &Path) -> io::Result<()> {

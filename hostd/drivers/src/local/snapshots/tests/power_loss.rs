@@ -106,6 +106,8 @@ fn what_was_acknowledged_survives_a_loss_of_power() {
         let kept = ReplacementOutcome::KeepNew;
         workspaces.finish_replacement(&sandbox, kept).expect("finished");
         power.lose_power("a restore", move |host| {
+            let left = fs::read_dir(host.layout.replaced()).expect("there").count();
+            assert_eq!(left, 0, "nothing that could be rolled back");
             host.workspaces().mount(&sandbox).expect("mounted");
             assert_eq!(tree(&host.layout.workspace(&sandbox)), first);
         });

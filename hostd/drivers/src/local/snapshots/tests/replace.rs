@@ -1,6 +1,11 @@
 //! Restores.
 
 use super::*;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use std::sync::{
+    Mutex,
+    atomic::{AtomicBool, Ordering},
+};
 
 #[test]
 fn a_replacement_can_be_kept_or_undone() {
@@ -74,6 +79,90 @@ fn a_sandbox_that_is_removed_during_a_restore_leaves_nothing() {
         workspaces.remove_snapshot(&snapshot).expect("removed");
         assert_eq!((host.layers(), host.trash()), (0, 0));
     }
+}
+
+#[test]
+fn a_replacement_that_was_kept_is_never_rolled_back() {
+    for method in [SnapshotMethod::Overlay, SnapshotMethod::Copy] {
+        let host = Host::on("host", method, StackIds::OnDisk);
+        let sandbox = id::<SandboxId>();
+        let workspace = host.make(&sandbox);
+        fill(&workspace);
+        let snapshot = host.take(&sandbox, &Excludes::default(), None);
+        let saved = tree(&workspace);
+        write(&workspace, "workspace/app/main.js", "broken");
+        let workspaces = host.workspaces();
+        for again in [false, true] {
+            workspaces.replace(&sandbox, &host.record(&snapshot), &LIMITS).expect("replaced");
+            // The backup cannot be moved to another file system.
+            let trash = host.layout.trash();
+            mount(Some("tmpfs"), &trash, Some("tmpfs"), MsFlags::empty(), None::<&str>).expect("mounted");
+            let kept = workspaces.finish_replacement(&sandbox, ReplacementOutcome::KeepNew);
+            umount2(&trash, MntFlags::empty()).expect("unmounted");
+            kept.expect_err("the backup is still there");
+            if again {
+                workspaces.replace(&sandbox, &host.record(&snapshot), &LIMITS).expect("replaced again");
+                workspaces.finish_replacement(&sandbox, ReplacementOutcome::KeepNew).expect("kept");
+            } else {
+                // As the next hostd does where the sandbox does not run.
+                workspaces.finish_replacement(&sandbox, ReplacementOutcome::RollBack).expect("finished");
+            }
+            workspaces.mount(&sandbox).expect("mounted");
+            assert_eq!(tree(&workspace), saved, "{method} {again}");
+            assert_eq!(fs::read_dir(host.layout.replaced()).expect("there").count(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_backup_that_nothing_took_the_place_of_is_kept_with_the_workspace() {
+    for method in [SnapshotMethod::Overlay, SnapshotMethod::Copy] {
+        let host = Host::on("host", method, StackIds::OnDisk);
+        let sandbox = id::<SandboxId>();
+        let workspace = host.make(&sandbox);
+        fill(&workspace);
+        let snapshot = host.take(&sandbox, &Excludes::default(), None);
+        let workspaces = host.workspaces();
+        write(&workspace, "workspace/app/main.js", "newest");
+        let newest = tree(&workspace);
+        workspaces.replace(&sandbox, &host.record(&snapshot), &LIMITS).expect("replaced");
+        // As after a crash before the new workspace was there.
+        workspaces.remove_current(&sandbox).expect("removed");
+        workspaces.remove_files(&sandbox, true).expect("destroyed, and its workspace kept");
+        workspaces.mount(&sandbox).expect("mounted");
+        assert_eq!(tree(&workspace), newest, "{method}");
+        assert_eq!(fs::read_dir(host.layout.replaced()).expect("there").count(), 0);
+    }
+}
+
+#[test]
+fn requests_for_files_do_not_keep_a_workspace_from_being_removed() {
+    let host = Host::on("host", SnapshotMethod::Overlay, StackIds::OnDisk);
+    let first = id::<SandboxId>();
+    fill(&host.make(&first));
+    let snapshot = host.take(&first, &Excludes::default(), None);
+    let (done, current) = (AtomicBool::new(false), Mutex::new(first));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let sandbox = *current.lock().expect("no panic");
+                // Fails where there is none any more.
+                drop(host.workspaces().open(&sandbox));
+            }
+        });
+        for _ in 0..50 {
+            let (sandbox, workspace) = host.fork(&snapshot);
+            *current.lock().expect("no panic") = sandbox;
+            let removed = host.workspaces().remove(&sandbox);
+            let left = workspace.exists() || host.layout.stack(&sandbox).path().exists();
+            if removed.is_err() || left {
+                done.store(true, Ordering::Relaxed);
+            }
+            removed.expect("removed");
+            assert!(!left, "nothing is mounted again");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
