@@ -62,9 +62,15 @@ impl Workspaces<'_> {
         project_mb: Option<u64>,
     ) -> io::Result<Unsynced> {
         let layers = PinnedLayers::existing(self.layout, &record.layers)?;
-        let (new, stack) = (NewTree::reserve(&self.layout.trash(), "stack"), self.layout.stack(sandbox));
+        let stack = self.layout.stack(sandbox);
+        // One that lost its record with the power: what the sandbox wrote is there. It was not sealed since, which would
+        // have put the record on disk.
+        if stack.upper().exists() {
+            StackRecord { layers: layers.ids().to_vec(), sealing: None }.write_new(&stack)?;
+            return Ok(self.unsynced_stack(sandbox));
+        }
+        let new = NewTree::reserve(&self.layout.trash(), "stack");
         self.make_stack_at(new.path(), layers.ids(), project_mb)?;
-        // One that lost its record with the power.
         if let Some(gone) = remove_tree::move_to_trash(stack.path(), &self.layout.trash())? {
             remove_tree::remove_tree(&gone)?;
         }

@@ -52,3 +52,19 @@ fn a_workspace_in_use_is_copied_instead_of_sealed() {
         "first and later"
     );
 }
+
+#[test]
+fn a_fork_that_lost_its_record_with_the_power_keeps_what_it_wrote() {
+    let host = Host::on("host", SnapshotMethod::Overlay, StackIds::OnDisk);
+    let sandbox = id::<SandboxId>();
+    fill(&host.make(&sandbox));
+    let snapshot = host.take(&sandbox, &Excludes::default(), None);
+    let (fork, workspace) = host.fork(&snapshot);
+    write(&workspace, "workspace/app/main.js", "written since");
+    let written = tree(&workspace);
+    host.workspaces().unmount(&fork).expect("unmounted");
+    fs::write(host.layout.stack(&fork).record(), "").expect("emptied");
+    host.fork_into(&fork, &snapshot).sync().expect("synced");
+    assert_eq!(tree(&workspace), written);
+    assert_eq!(host.trash(), 0);
+}
