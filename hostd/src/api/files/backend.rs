@@ -119,13 +119,17 @@ async fn perform_where_they_are(
     body: Body,
 ) -> Result<FilesAnswer, CallError> {
     let driver = api.drivers.get(&sandbox.blueprint.driver);
-    let access = match top == FilesTop::Root || api.settings.files_in_sandbox {
-        true => WorkspaceAccess::Inside,
-        false => driver.open_workspace(&sandbox.id).await?,
-    };
-    match access {
-        WorkspaceAccess::Here(workspace) => on_thread(api, sandbox, workspace, request, body).await,
-        WorkspaceAccess::Inside => in_sandbox(api, sandbox, top, &request, body).await,
+    if top == FilesTop::Root || api.settings.files_in_sandbox {
+        return in_sandbox(api, sandbox, top, &request, body).await;
+    }
+    // First: opening a workspace may hold a thread of the driver for as long as a snapshot takes it.
+    let permit = api.files.permit(sandbox.id)?;
+    match driver.open_workspace(&sandbox.id).await? {
+        WorkspaceAccess::Here(workspace) => on_thread(api, (workspace, permit), request, body).await,
+        WorkspaceAccess::Inside => {
+            drop(permit);
+            in_sandbox(api, sandbox, top, &request, body).await
+        }
         WorkspaceAccess::Missing => {
             let message = "the sandbox has no files yet: it was never started";
             Err(CallError::new(ApiErrorCode::Conflict, message))
@@ -144,12 +148,10 @@ pub fn check_disk(api: &Api) -> Result<(), CallError> {
 
 async fn on_thread(
     api: &Api,
-    sandbox: &SandboxRecord,
-    workspace: OpenWorkspace,
+    (workspace, permit): (OpenWorkspace, FilesPermit),
     request: FilesRequest,
     body: Body,
 ) -> Result<FilesAnswer, CallError> {
-    let permit = api.files.permit(sandbox.id)?;
     let watches = matches!(request, FilesRequest::Watch { .. });
     let pipe = watches.then(std::io::pipe).transpose().map_err(|error| CallError::internal(&error))?;
     let (hung_up, hang_up) = pipe.unzip();
