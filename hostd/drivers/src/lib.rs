@@ -28,7 +28,9 @@ pub use local::{
         PullRequest, PulledFrom, UnusedFor,
     },
     quota::{QuotaChoice, QuotaSettings},
-    snapshots::{Excludes, LayerCharges, ManifestDifference, ReplacementOutcome, SnapshotMethodSetting},
+    snapshots::{
+        CopyRoom, Excludes, LayerCharges, ManifestDifference, ReplacementOutcome, SnapshotMethodSetting,
+    },
     trash::empty as empty_trash,
 };
 pub use registry::{AbsentDriver, Drivers};

@@ -10,7 +10,7 @@ use crate::{
         files::failed,
         local_driver::LocalDriver,
         snapshots::{
-            CaptureRequest, Comparison, Excludes, ImportSource, LayerCharges, ManifestDifference,
+            CaptureRequest, Comparison, CopyRoom, Excludes, ImportSource, LayerCharges, ManifestDifference,
             ManifestSummary, ReplacementOutcome, SnapshotRecord, deleted, no_files, typed,
         },
     },
@@ -32,6 +32,8 @@ pub struct CaptureOrder {
     pub sandbox: SandboxId,
     pub snapshot: SnapshotId,
     pub excludes: Arc<Excludes>,
+    /// Asked while files are copied.
+    pub room: CopyRoom,
 }
 
 /// What [`SnapshotDriver::capture`] may copy while the sandbox waits.
@@ -110,6 +112,9 @@ pub trait SnapshotDriver: Send + Sync {
     async fn remove(&self, snapshot: &SnapshotId) -> Result<(), DriverError>;
     /// Counts what layers take on the disk, each for one of those that keep it there.
     async fn layer_charges(&self) -> Result<LayerCharges, DriverError>;
+    /// Puts what launches of an earlier hostd may have left unwritten on disk: their sandboxes run, and are not launched
+    /// again.
+    async fn sync_workspaces(&self) -> Result<(), DriverError>;
     /// Removes layers that no snapshot and no workspace needs. Returns their number.
     async fn remove_unreferenced_layers(&self) -> Result<usize, DriverError>;
     /// Puts the content of a snapshot in the place of the workspace of a stopped sandbox, which is backed up.
@@ -234,6 +239,11 @@ impl<D: LocalDriver> SnapshotDriver for Arc<D> {
             .await
     }
 
+    async fn sync_workspaces(&self) -> Result<(), DriverError> {
+        self.spawn_blocking(|inner| inner.workspaces().sync_stacks().map_err(failed("sync the workspaces")))
+            .await
+    }
+
     async fn remove_unreferenced_layers(&self) -> Result<usize, DriverError> {
         self.spawn_blocking(|inner| {
             let removed = inner.workspaces().remove_unreferenced_layers();
@@ -269,7 +279,8 @@ impl<D: LocalDriver> SnapshotDriver for Arc<D> {
 }
 
 fn request(order: &CaptureOrder) -> CaptureRequest<'_> {
-    CaptureRequest { sandbox: &order.sandbox, snapshot: &order.snapshot, excludes: &order.excludes }
+    let CaptureOrder { sandbox, snapshot, excludes, room } = order;
+    CaptureRequest { sandbox, snapshot, excludes, room }
 }
 
 fn content(manifest: ManifestSummary) -> SnapshotContent {

@@ -95,6 +95,9 @@ pub const FILES_REPLY_MAX_MS: u64 = 15 * 60_000;
 /// Snapshots that are exported, imported and verified at once: of one tenant, and of all. Each has a thread or two.
 pub const SNAPSHOT_TRANSFERS_OF_TENANT_MAX: usize = 4;
 pub const SNAPSHOT_TRANSFERS_MAX: usize = 16;
+/// Snapshots that are taken at once: of one tenant, and of all. Those that are copied wait for each other.
+pub const SNAPSHOT_CAPTURES_OF_TENANT_MAX: usize = 8;
+pub const SNAPSHOT_CAPTURES_MAX: usize = 64;
 /// The longest silence in the middle of an upload.
 pub const UPLOAD_IDLE_MAX_MS: u64 = 60_000;
 /// What is read of an upload after it was refused.

@@ -10,7 +10,7 @@ use super::{
     snapshots::{check_optional_name, created, made, snapshot},
     state::Api,
 };
-use crate::reconcile::FleetError;
+use crate::reconcile::{FleetError, SnapshotRoom};
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures_util::stream::{StreamExt, iter, unfold};
@@ -18,13 +18,9 @@ use hostd_core::{Defaults, blueprint, check_name};
 use hostd_drivers::{DriverError, RoomCheck};
 use hostd_store::{NewSnapshot, SnapshotRow};
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
-use protocol::api::{ApiErrorCode, DiskLevel, Label, Owner, SandboxSpec, SnapshotContent, SnapshotId};
+use protocol::api::{ApiErrorCode, Label, Owner, SandboxSpec, SnapshotContent, SnapshotId};
 use serde::{Deserialize, Serialize};
-use std::{
-    fs::File,
-    io,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fs::File, io, sync::Arc};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::unix::pipe,
@@ -150,7 +146,7 @@ async fn import_whole(mut call: Call) -> CallResult {
     made(call.api.store.insert_snapshot(new).await?)?;
     let (body, _large_reads) = call.take_upload();
     if let Err(error) = receive(&call, &id, body, &defaults).await {
-        call.api.fleet.forget_import(&id).await;
+        call.api.fleet.give_up(&id).await;
         return Err(error);
     }
     let row = call.api.fleet.finish_import(&id).await?;
@@ -162,13 +158,9 @@ async fn receive(call: &Call, id: &SnapshotId, mut body: Body, defaults: &Defaul
     let internal = |error: io::Error| CallError::internal(&error);
     let (reader, writer) = io::pipe().map_err(internal)?;
     let mut pipe = pipe::Sender::from_owned_fd(writer.into()).map_err(internal)?;
-    let room = Arc::new(ImportRoom {
-        api: call.api.clone(),
-        snapshot: *id,
-        owner: call.owner()?,
-        refused: Mutex::default(),
-    });
-    let check_room = ImportRoom::checked_by(&room, Handle::current());
+    let room = SnapshotRoom::new(call.api.fleet.clone(), *id, call.owner()?);
+    let (asked, runtime) = (room.clone(), Handle::current());
+    let check_room: RoomCheck = Box::new(move |bytes| asked.check_on_thread(&runtime, bytes));
     let imported = call.api.fleet.import_snapshot(id, reader, check_room);
     let fed = feed(&call.api, &mut body, &mut pipe).await;
     drop(pipe);
@@ -177,7 +169,7 @@ async fn receive(call: &Call, id: &SnapshotId, mut body: Body, defaults: &Defaul
     fed?;
     // Says more than the error of the driver that was told of it.
     if let Some(refused) = room.take_refusal() {
-        return Err(refused);
+        return Err(refused.into());
     }
     let note = imported?;
     let Some(note) = note else { return Ok(()) };
@@ -204,44 +196,6 @@ async fn feed(api: &Api, body: &mut Body, pipe: &mut pipe::Sender) -> Result<(),
         }
     }
     Ok(())
-}
-
-/// The room that an import has: above the floor of the disk, and within the quota of its owner.
-struct ImportRoom {
-    api: Arc<Api>,
-    snapshot: SnapshotId,
-    owner: Owner,
-    /// Why there is none.
-    refused: Mutex<Option<CallError>>,
-}
-
-impl ImportRoom {
-    /// A check for the thread that unpacks.
-    fn checked_by(room: &Arc<Self>, runtime: Handle) -> RoomCheck {
-        let room = room.clone();
-        Box::new(move |bytes| {
-            runtime.block_on(room.check(bytes)).map_err(|error| {
-                *room.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                let message = "there is no room for the archive".to_owned();
-                DriverError::Refused { field: "archive", message, supported: vec![] }
-            })
-        })
-    }
-
-    async fn check(&self, bytes: u64) -> Result<(), CallError> {
-        let disk = self.api.disk.state();
-        match disk.level {
-            DiskLevel::Ok => {}
-            DiskLevel::Low | DiskLevel::Full => return Err(FleetError::DiskFull(disk).into()),
-        }
-        // Counts from now on, for all that its owner does.
-        self.api.store.snapshot_grew(&self.snapshot, bytes).await?;
-        Ok(self.api.store.check_disk_quota(&self.owner).await?)
-    }
-
-    fn take_refusal(&self) -> Option<CallError> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
 }
 
 impl Call {

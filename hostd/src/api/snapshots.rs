@@ -15,7 +15,7 @@ use hostd_core::{
     Blueprint, Environment, Provisioning, State, check_metadata, check_name, generated_name, limits,
     resolve_network, rfc3339, ttl_ms,
 };
-use hostd_drivers::{CaptureOrder, Excludes, ManifestDifference};
+use hostd_drivers::{Excludes, ManifestDifference};
 use hostd_store::{
     NewSandbox, NewSnapshot, SandboxRecord, Secret, SnapshotFilter, SnapshotMade, SnapshotRow,
 };
@@ -36,6 +36,7 @@ pub async fn create(call: Call) -> CallResult {
     check_has_files(&sandbox)?;
     check_is_provisioned(&sandbox)?;
     call.api.fleet.check_disk_room()?;
+    let permit = call.capture_permit()?;
     let id: SnapshotId = new_id().parse().map_err(|error| CallError::internal(&error))?;
     // What gave the sandbox its first files is done: they are in the snapshot.
     let blueprint =
@@ -50,8 +51,7 @@ pub async fn create(call: Call) -> CallResult {
         created_ms: call.api.now_ms(),
     };
     let row = made(call.api.store.insert_snapshot(new).await?)?;
-    let order = CaptureOrder { sandbox: sandbox.id, snapshot: id, excludes: Arc::new(parsed) };
-    Ok(created(&call.api.fleet.take_snapshot(row, order).await?))
+    Ok(created(&call.api.fleet.take_snapshot(row, (sandbox.id, parsed), permit).await?))
 }
 
 pub(super) fn made(made: SnapshotMade) -> Result<SnapshotRow, CallError> {

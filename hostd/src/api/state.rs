@@ -8,7 +8,7 @@ use super::{
     images::ImageBackend,
     limits,
     metrics::{self, ApiMetrics},
-    snapshot_permits::SnapshotTransfers,
+    snapshot_permits::{SnapshotCaptures, SnapshotTransfers},
     stream_limits::StreamLimits,
     warm_agents::WarmAgents,
 };
@@ -106,6 +106,7 @@ pub struct Api {
     pub(super) image_pulls: ImagePulls,
     /// Exports, imports and verifications of snapshots.
     pub(super) snapshot_transfers: SnapshotTransfers,
+    pub(super) snapshot_captures: SnapshotCaptures,
     /// Tasks that outlive their requests.
     pub(super) work: TaskTracker,
     /// Cancelled when hostd begins to shut down: streams end.
@@ -163,6 +164,7 @@ impl Api {
             file_watches,
             image_pulls: ImagePulls::default(),
             snapshot_transfers: SnapshotTransfers::default(),
+            snapshot_captures: SnapshotCaptures::default(),
             work,
             closing,
         })

@@ -285,12 +285,21 @@ impl Fleet {
 
     /// Sends a message to the actor of a sandbox that is not destroyed.
     pub(super) async fn message(&self, id: &SandboxId, message: ActorMessage) -> Result<(), FleetError> {
-        self.check_open()?;
-        let handle = self.actor(id).await?.map_err(|_| FleetError::Refused(TransitionRefused::Destroyed))?;
-        handle.inbox.try_send(message).map_err(|error| match error {
+        self.inbox(id).await?.try_send(message).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => FleetError::TooMany,
             mpsc::error::TrySendError::Closed(_) => FleetError::ShuttingDown,
         })
+    }
+
+    /// As `message`, and waits where the actor has too many: for what must not be given up.
+    pub(super) async fn deliver(&self, id: &SandboxId, message: ActorMessage) -> Result<(), FleetError> {
+        self.inbox(id).await?.send(message).await.map_err(|_| FleetError::ShuttingDown)
+    }
+
+    async fn inbox(&self, id: &SandboxId) -> Result<mpsc::Sender<ActorMessage>, FleetError> {
+        self.check_open()?;
+        let handle = self.actor(id).await?.map_err(|_| FleetError::Refused(TransitionRefused::Destroyed))?;
+        Ok(handle.inbox)
     }
 
     pub(super) async fn send(&self, id: &SandboxId, command: SandboxCommand) -> Result<Record, FleetError> {

@@ -15,7 +15,7 @@ impl Fleet {
         if bytes.is_some() {
             driver.destroy(id, false).await?;
             self.store().record_workspace_sizes(vec![(*id, 0)]).await?;
-            self.charge_layers_now().await;
+            self.charge_layers_soon().await;
         }
         Ok(bytes)
     }

@@ -10,15 +10,21 @@ use hostd_drivers::LayerCharges;
 use hostd_store::LogOwner;
 use protocol::api::{Label, Quota, QuotaResource, SandboxId};
 use std::{
-    collections::{HashMap, HashSet},
-    sync::Mutex,
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 use tokio::{
     sync::{self, Notify},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 use tracing::{debug, info, warn};
+
+/// The longest that an operation waits until layers are measured; that goes on without it.
+const LAYERS_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// What is known about the sizes of workspaces, and who waits for a change of quotas.
 #[derive(Default)]
@@ -29,8 +35,20 @@ pub(super) struct QuotaWatch {
     quotas_changed: Notify,
     /// Held while quotas are put into force, so that older ones do not overtake newer ones.
     applying: sync::Mutex<()>,
-    /// What was recorded last of the space of layers; held while it is measured.
-    layers: sync::Mutex<Option<LayerCharges>>,
+    /// Sandboxes of which snapshots are taken, once for each: what they wrote may become a layer.
+    captured: Mutex<Vec<SandboxId>>,
+    /// How often it was asked for a measure of the layers.
+    layers_asked: AtomicU64,
+    /// Held while layers are measured.
+    layers: sync::Mutex<LayersMeasured>,
+}
+
+/// The newest measure of the layers.
+#[derive(Default)]
+struct LayersMeasured {
+    recorded: Option<LayerCharges>,
+    /// Of [`QuotaWatch::layers_asked`], those before it began.
+    answers: u64,
 }
 
 /// What is to be measured next.
@@ -177,6 +195,27 @@ impl Fleet {
         Ok(())
     }
 
+    /// Notes that a snapshot of a sandbox is about to be taken: from now on its workspace is measured with the layers, so
+    /// that no byte counts as both. Call `note_captured` when the layers were charged.
+    pub(super) fn note_capturing(&self, id: SandboxId) {
+        self.quota_watch().captured.lock().expect("no panic while held").push(id);
+    }
+
+    pub(super) fn note_captured(&self, id: &SandboxId) {
+        let mut captured = self.quota_watch().captured.lock().expect("no panic while held");
+        if let Some(at) = captured.iter().position(|other| other == id) {
+            captured.swap_remove(at);
+        }
+    }
+
+    /// As `charge_layers_now`; goes on in the background where it takes long.
+    pub(super) async fn charge_layers_soon(&self) {
+        let fleet = self.clone();
+        let charged = self.spawn_with_reply(async move { fleet.charge_layers_now().await });
+        // Either way nothing waits for it any more.
+        let _ = timeout(LAYERS_WAIT_MAX, charged).await;
+    }
+
     /// Measures layers after a change of them, where a quota counts them.
     pub(super) async fn charge_layers_now(&self) {
         let charged = async {
@@ -190,17 +229,36 @@ impl Fleet {
         }
     }
 
-    /// Records for whom layers count.
+    /// Records for whom layers count, and with them the sizes of workspaces of which something may have become one.
     async fn charge_layers(&self) -> Result<(), FleetError> {
         let Ok(driver) = self.snapshot_driver() else { return Ok(()) };
-        let mut recorded = self.quota_watch().layers.lock().await;
-        let charges = snapshots_of(&driver)?.layer_charges().await?;
-        if recorded.as_ref() != Some(&charges) {
-            let LayerCharges { snapshots, sandboxes } = charges.clone();
-            self.store().record_layer_sizes(snapshots, sandboxes).await?;
-            *recorded = Some(charges);
+        let watch = self.quota_watch();
+        let asked = watch.layers_asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut measured = watch.layers.lock().await;
+        if measured.answers >= asked {
+            return Ok(());
         }
+        let answers = watch.layers_asked.load(Ordering::Relaxed);
+        let charges = snapshots_of(&driver)?.layer_charges().await?;
+        // After the layers: what becomes one in between counts for nobody for a moment, not twice.
+        let captured = watch.captured.lock().expect("no panic while held").clone();
+        let mut workspaces = BTreeMap::new();
+        for sandbox in captured {
+            workspaces.extend(self.workspace_size(&sandbox).await);
+        }
+        if !workspaces.is_empty() || measured.recorded.as_ref() != Some(&charges) {
+            let LayerCharges { snapshots, sandboxes } = charges.clone();
+            self.store().record_layer_sizes(snapshots, sandboxes, workspaces).await?;
+        }
+        *measured = LayersMeasured { recorded: Some(charges), answers };
         Ok(())
+    }
+
+    /// The size of a workspace; `None` where it cannot be measured, as that of a sandbox that is gone.
+    async fn workspace_size(&self, sandbox: &SandboxId) -> Option<(SandboxId, u64)> {
+        let record = self.record(sandbox).await.ok()?;
+        let bytes = self.driver_of(&record).workspace_bytes(sandbox).await.ok()??;
+        Some((*sandbox, bytes))
     }
 
     /// Deletes the oldest events beyond the quotas of a tenant and its principals. Returns whether any were.

@@ -2,7 +2,7 @@
 
 use super::{Fleet, FleetError, snapshots::snapshots_of};
 use hostd_drivers::{DriverError, RoomCheck, Verification};
-use protocol::api::{SnapshotContent, SnapshotId};
+use protocol::api::{SandboxId, SnapshotContent, SnapshotId};
 use std::{
     fs::File,
     io::{PipeReader, PipeWriter},
@@ -11,13 +11,18 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 impl Fleet {
-    /// Counts a snapshot for the quota of its owner, and hashes all of its files soon.
-    pub(super) fn hash_later(&self, snapshot: SnapshotId) {
+    /// Counts a snapshot for the quota of its owner, and hashes all of its files soon. `captured` is a sandbox that was noted
+    /// with `note_capturing`.
+    pub(super) fn hash_later(&self, snapshot: SnapshotId, captured: Option<SandboxId>) {
         let fleet = self.clone();
         self.spawn(async move {
             // However many snapshots are hashed first.
             fleet.charge_layers_now().await;
-            match fleet.check_readable(&snapshot).await {
+            captured.iter().for_each(|sandbox| fleet.note_captured(sandbox));
+            let listing = fleet.inner().snapshots.lists.acquire().await;
+            let readable = fleet.check_readable(&snapshot).await;
+            drop(listing);
+            match readable {
                 Ok(()) => {}
                 Err(error) if is_removed(&error) => return,
                 Err(error) => warn!(%snapshot, %error, "failed to list the files of a snapshot"),

@@ -7,7 +7,7 @@
 //!
 //! From `begin` to the end the actor refuses every command but destroy, so nothing runs in files that may yet go. A
 //! backup that an earlier hostd left says that its restore was interrupted: the actor ends it when it knows whether the
-//! sandbox runs, before it plans anything.
+//! sandbox runs, before it plans anything. So it does with one that cannot be rolled back.
 
 use super::{
     Fleet, FleetError, SandboxCommand,
@@ -34,8 +34,10 @@ pub(super) enum RestoreState {
     Begun,
     /// Its files are those of the snapshot, or are about to be; the old ones are a backup.
     Swapped,
-    /// An earlier hostd left a backup.
+    /// An earlier hostd left a backup, or a restore could not be rolled back.
     Interrupted,
+    /// The new files stay. The backup is still to be removed.
+    Kept,
 }
 
 /// A step of a restore.
@@ -50,6 +52,8 @@ pub(super) enum RestoreStep {
     Commit,
     /// Puts the backup in the place of the new files.
     RollBack,
+    /// Leaves the end of a restore that cannot be rolled back to the actor.
+    GiveUp,
 }
 
 impl RestoreState {
@@ -60,7 +64,36 @@ impl RestoreState {
 
     /// Whether a command may be carried out now.
     pub(super) fn allows(self, command: SandboxCommand) -> bool {
-        self == Self::None || matches!(command, SandboxCommand::Destroy { .. })
+        self.is_over() || matches!(command, SandboxCommand::Destroy { .. })
+    }
+
+    /// Whether the files of the sandbox stay its own.
+    pub(super) fn is_over(self) -> bool {
+        match self {
+            Self::None | Self::Kept => true,
+            Self::Begun | Self::Swapped | Self::Interrupted => false,
+        }
+    }
+
+    /// The state after the restore was given up.
+    fn given_up(self) -> Self {
+        match self {
+            Self::None | Self::Begun => Self::None,
+            Self::Swapped | Self::Interrupted => Self::Interrupted,
+            Self::Kept => Self::Kept,
+        }
+    }
+
+    /// Returns how the actor ends a restore by itself; `None` where it does not, or cannot know yet.
+    fn ending(self, observed: &Observed) -> Option<ReplacementOutcome> {
+        match self {
+            Self::None | Self::Begun | Self::Swapped => None,
+            Self::Kept => Some(ReplacementOutcome::KeepNew),
+            Self::Interrupted => keeps_new_files(observed).map(|keeps| match keeps {
+                true => ReplacementOutcome::KeepNew,
+                false => ReplacementOutcome::RollBack,
+            }),
+        }
     }
 }
 
@@ -98,11 +131,13 @@ impl Fleet {
             self.roll_back(sandbox, was_up).await;
             return Err(error);
         }
-        self.restore_step(sandbox, RestoreStep::Commit).await?;
+        let committed = self.restore_step(sandbox, RestoreStep::Commit).await;
         failpoint::hit("restore.committed");
+        // The new files stay, also where that cannot be promised yet: the actor tries again.
         self.inner().store.sandbox_restored(sandbox, snapshot).await?;
         self.note_files_changed(sandbox);
-        self.charge_layers_now().await;
+        self.charge_layers_soon().await;
+        committed?;
         self.record(sandbox).await
     }
 
@@ -140,12 +175,15 @@ impl Fleet {
         };
         if let Err(error) = rolled_back.await {
             warn!(%sandbox, %error, "failed to roll a restore back");
+            if let Err(error) = self.restore_step(sandbox, RestoreStep::GiveUp).await {
+                info!(%sandbox, %error, "a restore ends with its sandbox, or with the next hostd");
+            }
         }
     }
 
     async fn restore_step(&self, sandbox: &SandboxId, step: RestoreStep) -> Result<(), FleetError> {
         let (reply, replied) = oneshot::channel();
-        self.message(sandbox, ActorMessage::Restore(step, reply)).await?;
+        self.deliver(sandbox, ActorMessage::Restore(step, reply)).await?;
         replied.await.unwrap_or(Err(FleetError::ShuttingDown))
     }
 
@@ -167,7 +205,7 @@ impl SandboxActor {
     pub(super) async fn restore_step(&mut self, step: RestoreStep) -> Result<(), FleetError> {
         match step {
             RestoreStep::Begin => {
-                if self.restore != RestoreState::None {
+                if !self.restore.is_over() {
                     return Err(FleetError::Restoring);
                 }
                 self.set_goal(Goal::Stopped).await?;
@@ -184,11 +222,18 @@ impl SandboxActor {
             RestoreStep::Stop => self.set_goal(Goal::Stopped).await.map(drop),
             RestoreStep::Commit => {
                 // The sandbox runs with its new files, whether or not the old ones can be removed.
-                self.restore = RestoreState::None;
+                self.restore = RestoreState::Kept;
                 let driver = self.driver.clone();
-                Ok(snapshots_of(&driver)?.finish_replacement(&self.id(), ReplacementOutcome::KeepNew).await?)
+                let kept = ReplacementOutcome::KeepNew;
+                snapshots_of(&driver)?.finish_replacement(&self.id(), kept).await?;
+                self.restore = RestoreState::None;
+                Ok(())
             }
             RestoreStep::RollBack => self.roll_files_back().await,
+            RestoreStep::GiveUp => {
+                self.restore = self.restore.given_up();
+                Ok(())
+            }
         }
     }
 
@@ -220,19 +265,19 @@ impl SandboxActor {
         }
     }
 
-    /// Ends the restore of an earlier hostd, once it is known whether the sandbox runs with the new files.
+    /// Ends a restore that was interrupted, once it is known whether the sandbox runs with the new files.
     pub(super) async fn end_interrupted_restore(&mut self, observed: &Observed) {
-        if self.restore != RestoreState::Interrupted || self.record().state.status == SandboxStatus::Destroyed
-        {
+        if self.record().state.status == SandboxStatus::Destroyed {
             return;
         }
         let (sandbox, driver) = (self.id(), self.driver.clone());
-        let (Some(new_files), Some(verbs)) = (keeps_new_files(observed), driver.snapshots()) else { return };
-        let outcome = if new_files { ReplacementOutcome::KeepNew } else { ReplacementOutcome::RollBack };
+        let (Some(outcome), Some(verbs)) = (self.restore.ending(observed), driver.snapshots()) else {
+            return;
+        };
         match verbs.finish_replacement(&sandbox, outcome).await {
             Ok(()) => {
                 self.restore = RestoreState::None;
-                info!(%sandbox, new_files, "ended an interrupted restore");
+                info!(%sandbox, ?outcome, "ended an interrupted restore");
             }
             Err(error) => warn!(%sandbox, %error, "failed to end an interrupted restore"),
         }
@@ -253,7 +298,26 @@ mod tests {
                 assert!(!state.allows(command), "{state:?} {command:?}");
             }
         }
-        assert!(RestoreState::None.allows(SandboxCommand::Start));
+        for state in [RestoreState::None, RestoreState::Kept] {
+            assert!(state.allows(SandboxCommand::Start));
+        }
+    }
+
+    #[test]
+    fn a_restore_that_is_given_up_is_ended_by_the_actor() {
+        use ReplacementOutcome::{KeepNew, RollBack};
+        let (up, down) = (Observed::Running { frozen: false, ready: true }, Observed::Absent);
+        for (state, when_up, when_down) in [
+            (RestoreState::None, None, None),
+            (RestoreState::Begun, None, None),
+            (RestoreState::Swapped, Some(KeepNew), Some(RollBack)),
+            (RestoreState::Interrupted, Some(KeepNew), Some(RollBack)),
+            (RestoreState::Kept, Some(KeepNew), Some(KeepNew)),
+        ] {
+            let given_up = state.given_up();
+            assert_eq!((given_up.ending(&up), given_up.ending(&down)), (when_up, when_down), "{state:?}");
+            assert!(given_up.is_over() || given_up == RestoreState::Interrupted, "{state:?}");
+        }
     }
 
     #[test]

@@ -8,92 +8,134 @@
 //! that was not is forgotten.
 
 use super::{
-    Fleet, FleetError,
+    Fleet, FleetError, SnapshotRoom,
     actor::{ActorMessage, SandboxActor},
     fleet::{Inner, Record},
 };
 use hostd_core::TransitionRefused;
 use hostd_drivers::{
-    CaptureOrder, CaptureOutcome, ContainerState, CopyExtent, Driver, DriverError, SnapshotDriver,
+    CaptureOrder, CaptureOutcome, ContainerState, CopyExtent, Driver, DriverError, Excludes, SnapshotDriver,
 };
 use hostd_store::{SnapshotRetention, SnapshotRow, Store, failpoint};
 use protocol::api::{SandboxId, SandboxStatus, SnapshotId, SnapshotState};
-use std::{sync::Arc, time::Instant};
-use tokio::sync::{Semaphore, oneshot};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit, oneshot},
+    time::timeout,
+};
 use tracing::warn;
 
-/// Snapshots that are copied, and that are hashed, at once.
+/// Snapshots that are copied, that are hashed, and that are listed, at once.
 const COPIES_AT_ONCE: usize = 2;
 const HASHES_AT_ONCE: usize = 1;
+const LISTS_AT_ONCE: usize = 2;
 /// Preparations of one snapshot; then everything is copied while the sandbox waits.
 const PREPARATIONS_MAX: u32 = 3;
+/// The longest that a removal waits until what it freed is known: others may have large layers to be measured.
+const FORGOTTEN_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// What is under way.
 pub(super) struct SnapshotWork {
     copies: Semaphore,
     pub(super) hashes: Semaphore,
+    pub(super) lists: Semaphore,
     pub retention: SnapshotRetention,
 }
 
 impl SnapshotWork {
     pub fn new(retention: SnapshotRetention) -> Self {
-        Self { copies: Semaphore::new(COPIES_AT_ONCE), hashes: Semaphore::new(HASHES_AT_ONCE), retention }
+        Self {
+            copies: Semaphore::new(COPIES_AT_ONCE),
+            hashes: Semaphore::new(HASHES_AT_ONCE),
+            lists: Semaphore::new(LISTS_AT_ONCE),
+            retention,
+        }
     }
 }
 
 impl Fleet {
-    /// Takes the snapshot whose row was written. Goes on when the caller is gone.
+    /// Takes the snapshot of a sandbox whose row was written. Goes on when the caller is gone; `permit` is held until its end.
     pub async fn take_snapshot(
         &self,
         row: SnapshotRow,
-        order: CaptureOrder,
+        (sandbox, excludes): (SandboxId, Excludes),
+        permit: impl Send + 'static,
     ) -> Result<SnapshotRow, FleetError> {
         let fleet = self.clone();
-        self.run_to_end(async move { fleet.take(&row, &order).await }).await
+        self.run_to_end(async move {
+            let _permit = permit;
+            let room = SnapshotRoom::new(fleet.clone(), row.id, row.owner.clone());
+            let order = CaptureOrder {
+                sandbox,
+                snapshot: row.id,
+                excludes: Arc::new(excludes),
+                room: SnapshotRoom::for_copies(&room),
+            };
+            fleet.take(&order, &room).await
+        })
+        .await
     }
 
-    async fn take(&self, row: &SnapshotRow, order: &CaptureOrder) -> Result<SnapshotRow, FleetError> {
-        let (store, snapshot) = (&self.inner().store, &row.id);
-        let taken = self.capture_and_publish(order).await;
-        let frozen_ms = match taken {
+    async fn take(&self, order: &CaptureOrder, room: &SnapshotRoom) -> Result<SnapshotRow, FleetError> {
+        let (store, snapshot) = (&self.inner().store, &order.snapshot);
+        self.note_capturing(order.sandbox);
+        let frozen_ms = match self.capture_and_publish(order, room).await {
             Ok(frozen_ms) => frozen_ms,
             Err(error) => {
                 self.abandon(&order.sandbox, snapshot).await;
-                return Err(error);
+                self.note_captured(&order.sandbox);
+                // Says more than the error of the driver that was told of it.
+                return Err(room.take_refusal().unwrap_or(error));
             }
         };
-        store.snapshot_taken(snapshot, frozen_ms).await?;
+        let taken = store.snapshot_taken(snapshot, frozen_ms).await;
+        taken.inspect_err(|_| self.note_captured(&order.sandbox))?;
         // What was the sandbox's own is a layer now.
         self.note_files_changed(&order.sandbox);
-        self.hash_later(*snapshot);
+        self.hash_later(*snapshot, Some(order.sandbox));
         self.remove_expired_snapshots().await;
         store.snapshot(snapshot).await?.ok_or(FleetError::NotFound)
     }
 
     /// Returns for how long the sandbox was frozen, in milliseconds.
-    async fn capture_and_publish(&self, order: &CaptureOrder) -> Result<u64, FleetError> {
-        let _permit = self.inner().snapshots.copies.acquire().await;
+    async fn capture_and_publish(
+        &self,
+        order: &CaptureOrder,
+        room: &SnapshotRoom,
+    ) -> Result<u64, FleetError> {
         let record = self.record(&order.sandbox).await?;
         let driver = self.driver_of(&record);
         let verbs = snapshots_of(&driver)?;
-        let frozen_ms = self.prepare_and_capture(verbs, &record, order).await?;
+        // Held until what is copied is on disk.
+        let mut copying = None;
+        let frozen_ms = self.prepare_and_capture(verbs, (&record, room), order, &mut copying).await?;
         failpoint::hit("snapshot.thawed");
         verbs.publish(&order.snapshot).await?;
         failpoint::hit("snapshot.published");
         Ok(frozen_ms)
     }
 
-    /// Prepares again where a capture would copy everything while the sandbox waits, but not for ever.
-    async fn prepare_and_capture(
-        &self,
+    /// Prepares again where a capture would copy everything while the sandbox waits, but not for ever. One that copies
+    /// nothing waits for no other.
+    async fn prepare_and_capture<'f>(
+        &'f self,
         verbs: &dyn SnapshotDriver,
-        record: &Record,
+        (record, room): (&Record, &SnapshotRoom),
         order: &CaptureOrder,
+        copying: &mut Option<SemaphorePermit<'f>>,
     ) -> Result<u64, FleetError> {
         let mut frozen_ms = 0;
         for attempt in 0..PREPARATIONS_MAX {
             // At rest most snapshots take no copy.
             if attempt > 0 || record.state.status != SandboxStatus::Stopped {
+                if copying.is_none() {
+                    *copying = self.inner().snapshots.copies.acquire().await.ok();
+                    // Others may have taken it meanwhile.
+                    room.check(0).await?;
+                }
                 verbs.prepare_capture(order).await?;
                 failpoint::hit("snapshot.prepared");
             }
@@ -127,15 +169,13 @@ impl Fleet {
         {
             warn!(%snapshot, %error, "failed to abandon a snapshot");
         }
-        if let Err(error) = self.inner().store.forget_snapshot(snapshot).await {
-            warn!(%snapshot, %error, "failed to delete the row of an abandoned snapshot");
-        }
+        self.give_up(snapshot).await;
     }
 
-    /// Gives an import up.
-    pub async fn forget_import(&self, snapshot: &SnapshotId) {
+    /// Removes what there is of a snapshot that is not taken, or not imported: it may have been published.
+    pub async fn give_up(&self, snapshot: &SnapshotId) {
         if let Err(error) = self.remove_snapshot(snapshot).await {
-            warn!(%snapshot, %error, "failed to remove a snapshot that was not imported");
+            warn!(%snapshot, %error, "failed to remove a snapshot that was given up");
         }
     }
 
@@ -145,7 +185,7 @@ impl Fleet {
         store.snapshot_taken(snapshot, 0).await?;
         let row = store.snapshot(snapshot).await?.ok_or(FleetError::NotFound)?;
         if row.content.is_none() {
-            self.hash_later(*snapshot);
+            self.hash_later(*snapshot, None);
         }
         Ok(row)
     }
@@ -159,10 +199,18 @@ impl Fleet {
             let driver = fleet.snapshot_driver()?;
             snapshots_of(&driver)?.remove(&snapshot).await?;
             failpoint::hit("snapshot.removed");
-            // Before it counts no more: its layers may count for others from now on.
-            fleet.charge_layers_now().await;
-            store.forget_snapshot(&snapshot).await?;
-            Ok(())
+            let forgetting = fleet.clone();
+            let forgotten = fleet.spawn_with_reply(async move {
+                // Before it counts no more: its layers may count for others from now on.
+                forgetting.charge_layers_now().await;
+                forgetting.inner().store.forget_snapshot(&snapshot).await
+            });
+            match timeout(FORGOTTEN_WAIT_MAX, forgotten).await {
+                Ok(Ok(forgotten)) => Ok(forgotten?),
+                Ok(Err(_)) => Err(FleetError::ShuttingDown),
+                // It is gone, and counts until that is known.
+                Err(_) => Ok(()),
+            }
         })
         .await
     }
@@ -192,6 +240,9 @@ impl Fleet {
                 warn!(snapshot = %row.id, %error, "failed to finish a snapshot");
             }
         }
+        if let Err(error) = verbs.sync_workspaces().await {
+            warn!(%error, "failed to sync the workspaces of an earlier hostd");
+        }
         self.remove_expired_snapshots().await;
         match verbs.remove_unreferenced_layers().await {
             Ok(0) => {}
@@ -216,9 +267,10 @@ impl Fleet {
             }
             SnapshotState::Creating => {
                 store.snapshot_taken(&row.id, row.frozen_ms).await?;
-                self.hash_later(row.id);
+                row.sandbox.iter().for_each(|sandbox| self.note_capturing(*sandbox));
+                self.hash_later(row.id, row.sandbox);
             }
-            SnapshotState::Ready => self.hash_later(row.id),
+            SnapshotState::Ready => self.hash_later(row.id, None),
             SnapshotState::Deleting => {
                 verbs.remove(&row.id).await?;
                 store.forget_snapshot(&row.id).await?;
@@ -263,6 +315,9 @@ impl SandboxActor {
         extent: CopyExtent,
     ) -> Result<(CaptureOutcome, u64), FleetError> {
         self.check_settled()?;
+        if !self.restore.is_over() {
+            return Err(FleetError::Restoring);
+        }
         let (id, driver) = (self.id(), self.driver.clone());
         let verbs = snapshots_of(&driver)?;
         let outcome = match driver.inspect(&id).await? {

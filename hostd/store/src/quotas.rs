@@ -98,11 +98,13 @@ impl Store {
         .await
     }
 
-    /// Records the space of layers, as it was measured: of these snapshots, and of these sandboxes and no others.
+    /// Records the space of layers, as it was measured: of these snapshots, and of these sandboxes and no others. With it
+    /// the sizes of workspaces of which something may have become a layer.
     pub async fn record_layer_sizes(
         &self,
         snapshots: BTreeMap<SnapshotId, u64>,
         sandboxes: BTreeMap<SandboxId, u64>,
+        workspaces: BTreeMap<SandboxId, u64>,
     ) -> Result<()> {
         self.write("layer_sizes", move |conn| {
             const WHAT: &str = "write the size of layers";
@@ -117,6 +119,10 @@ impl Store {
             let sql = "UPDATE sandboxes SET layer_bytes = ?2 WHERE id = ?1 AND layer_bytes <> ?2";
             for (sandbox, bytes) in without.chain(sandboxes.iter().map(|(id, bytes)| (*id, *bytes))) {
                 change(conn, sql, params![sandbox.as_str(), int(bytes)], WHAT)?;
+            }
+            let sql = "UPDATE sandboxes SET disk_bytes = ?2 WHERE id = ?1 AND disk_bytes <> ?2";
+            for (sandbox, bytes) in &workspaces {
+                change(conn, sql, params![sandbox.as_str(), int(*bytes)], WHAT)?;
             }
             Ok(())
         })

@@ -3,12 +3,13 @@
 
 mod faults;
 mod runtimed;
+mod snapshots;
 
 pub use faults::{Fault, Faults, SeededRng};
 
 use super::{
-    ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Leftover, Stream, Target,
-    Transport, WorkspaceAccess,
+    ContainerState, Driver, DriverError, FoundSandbox, Handle, LaunchRequest, Leftover, SnapshotDriver,
+    Stream, Target, Transport, WorkspaceAccess,
 };
 use async_trait::async_trait;
 use hostd_core::{Blueprint, Death};
@@ -52,6 +53,10 @@ pub struct FakeDriver {
     pub unhealthy: AtomicBool,
     /// Verbs that hang.
     pub hanging: Mutex<HashSet<&'static str>>,
+    /// Verbs that fail.
+    pub failing: Mutex<HashSet<&'static str>>,
+    /// Sandboxes whose files were replaced by a restore that did not end.
+    pub replaced: Mutex<HashSet<SandboxId>>,
     /// Verbs that were called and hang.
     hung: Mutex<HashSet<&'static str>>,
     /// How often each was started, by a verb or externally.
@@ -183,6 +188,8 @@ impl FakeDriver {
             || what == "launch" && self.no_launches.load(Ordering::Relaxed);
         let fault = if unavailable {
             Fault::Unavailable
+        } else if self.failing.lock().expect("no panic while held").contains(what) {
+            Fault::Fails
         } else if self.hanging.lock().expect("no panic while held").contains(what) {
             self.hung.lock().expect("no panic while held").insert(what);
             Fault::Hangs
@@ -422,6 +429,10 @@ impl Driver for FakeDriver {
 
     async fn workspace_bytes(&self, id: &SandboxId) -> Result<Option<u64>, DriverError> {
         Ok(self.has_files(id).then_some(0))
+    }
+
+    fn snapshots(&self) -> Option<&dyn SnapshotDriver> {
+        Some(self)
     }
 
     /// Only the numbers that have to do with limits.

@@ -8,5 +8,6 @@ mod expiry;
 pub(crate) mod fixture;
 mod memory_pressure;
 mod model_outcomes;
+mod restores;
 mod simulation;
 mod task_handover;

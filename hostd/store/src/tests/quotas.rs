@@ -336,3 +336,13 @@ async fn sums_are_read_from_indexes_alone() {
     );
     assert!(tasks.await.contains("COVERING INDEX tasks_use"));
 }
+
+#[tokio::test]
+async fn what_of_a_workspace_became_a_layer_counts_once() {
+    let (_dir, store) = empty();
+    insert(&store, new_sandbox(1, None)).await;
+    store.record_workspace_sizes(vec![(id(1), 12 << 20)]).await.unwrap();
+    let (layers, workspaces) = ([(id(1), 10 << 20)].into(), [(id(1), 2 << 20)].into());
+    store.record_layer_sizes([].into(), layers, workspaces).await.unwrap();
+    assert_eq!(used(&store).await.disk.workspaces_bytes, 12 << 20);
+}

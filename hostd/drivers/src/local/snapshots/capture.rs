@@ -15,7 +15,8 @@ use super::{
         workspace::Workspaces,
     },
     btrfs,
-    captured::{BegunCopy, Captured, NewTree},
+    captured::{BegunCopy, Captured, CopiedTree, NewTree},
+    copy_room::CopyRoom,
     excludes::Excludes,
     method::SnapshotMethod,
     mirror::{CopiedBefore, Mirror, TreeKind},
@@ -48,6 +49,8 @@ pub struct CaptureRequest<'a> {
     pub sandbox: &'a SandboxId,
     pub snapshot: &'a SnapshotId,
     pub excludes: &'a Excludes,
+    /// Asked while files are copied.
+    pub room: &'a CopyRoom,
 }
 
 /// What a copy takes, and from where.
@@ -56,6 +59,7 @@ struct CopySource {
     kind: TreeKind,
     first_id: u32,
     lowers: Vec<LayerId>,
+    tree: CopiedTree,
 }
 
 impl Workspaces<'_> {
@@ -137,15 +141,15 @@ impl Workspaces<'_> {
         let (seconds, nanoseconds) = (made.ctime(), made.ctime_nsec() - CLOCK_MARGIN_NS);
         let since = (seconds - i64::from(nanoseconds < 0), nanoseconds.rem_euclid(1_000_000_000));
         let clock_offset_ms = clock_offset_ms()?;
-        let CopySource { from, kind, first_id, lowers } = self.copy_source(request)?;
+        let CopySource { from, kind, first_id, lowers, tree: of } = self.copy_source(request)?;
         let lowers = PinnedLayers::existing(self.layout, &lowers)?;
         // A page of these files that is written again after this changes the time of its file.
         sync_file_system(&from)?;
         let mut before = CopiedBefore::default();
         let mirror = Mirror::to(tree.path(), kind, request.excludes, first_id, &mut before)?;
-        mirror.of_changing_tree().copy(&from)?;
+        mirror.within(request.room).of_changing_tree().copy(&from)?;
         before.set_since(since);
-        Ok(BegunCopy { tree, before, lowers, clock_offset_ms })
+        Ok(BegunCopy { tree, before, of, lowers, clock_offset_ms })
     }
 
     /// Copies what has changed since the copy began, or everything; `None` where `extent` does not allow that.
@@ -155,39 +159,55 @@ impl Workspaces<'_> {
         extent: CopyExtent,
     ) -> io::Result<Option<(NewTree, PinnedLayers)>> {
         let source = self.copy_source(request)?;
-        let usable = self.take_usable_copy(request.snapshot, &source.lowers)?;
+        let usable = self.take_usable_copy(request.snapshot, &source)?;
         let mut begun = match (usable, extent) {
             (Some(begun), CopyExtent::Changes | CopyExtent::Everything) => begun,
             (None, CopyExtent::Everything) => self.begin_copy(request)?,
             (None, CopyExtent::Changes) => return Ok(None),
         };
-        let CopySource { from, kind, first_id, lowers: _ } = source;
-        Mirror::to(begun.tree.path(), kind, request.excludes, first_id, &mut begun.before)?.copy(&from)?;
+        let CopySource { from, kind, first_id, lowers: _, tree: _ } = source;
+        let mirror = Mirror::to(begun.tree.path(), kind, request.excludes, first_id, &mut begun.before)?;
+        mirror.within(request.room).copy(&from)?;
         Ok(Some((begun.tree, begun.lowers)))
     }
 
     /// Takes the copy that was begun. One that is of no use stays: its removal takes too long for now.
-    fn take_usable_copy(&self, snapshot: &SnapshotId, lowers: &[LayerId]) -> io::Result<Option<BegunCopy>> {
+    fn take_usable_copy(&self, snapshot: &SnapshotId, source: &CopySource) -> io::Result<Option<BegunCopy>> {
         let clock_offset_ms = clock_offset_ms()?;
         let mut begun = self.snapshots.begun();
         let is_usable = begun.get(snapshot).is_some_and(|begun| {
-            begun.lowers.ids() == lowers && (begun.clock_offset_ms - clock_offset_ms).abs() <= CLOCK_SET_MS
+            begun.of == source.tree
+                && begun.lowers.ids() == source.lowers
+                && (begun.clock_offset_ms - clock_offset_ms).abs() <= CLOCK_SET_MS
         });
         Ok(if is_usable { begun.remove(snapshot) } else { None })
     }
 
     fn copy_source(&self, request: &CaptureRequest<'_>) -> io::Result<CopySource> {
-        let workspace = self.layout.workspace(request.sandbox);
+        let (workspace, volume) =
+            (self.layout.workspace(request.sandbox), self.layout.volume(request.sandbox));
         self.mount(request.sandbox).map_err(io::Error::other)?;
+        let (stack, upper) = (self.read_stack(request.sandbox)?, self.layout.stack(request.sandbox).upper());
+        // What is on the disk: what is mounted has the same numbers after it was mounted again.
+        let tree = CopiedTree::at(match &stack {
+            Some(_) => &upper,
+            None if self.has_volume(request.sandbox) => &volume,
+            None => &workspace,
+        })?;
         if request.excludes.is_empty()
-            && let Some(stack) = self.read_stack(request.sandbox)?
+            && let Some(stack) = stack
             && stack.layers.len() < LAYERS_MAX
         {
-            let from = self.layout.stack(request.sandbox).upper();
-            return Ok(CopySource { from, kind: TreeKind::Upper, first_id: 0, lowers: stack.layers });
+            return Ok(CopySource {
+                from: upper,
+                kind: TreeKind::Upper,
+                first_id: 0,
+                lowers: stack.layers,
+                tree,
+            });
         }
         let first_id = first_id_of(&workspace)?;
-        Ok(CopySource { from: workspace, kind: TreeKind::Visible, first_id, lowers: vec![] })
+        Ok(CopySource { from: workspace, kind: TreeKind::Visible, first_id, lowers: vec![], tree })
     }
 }
 

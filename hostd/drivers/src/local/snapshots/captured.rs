@@ -1,7 +1,7 @@
 //! Snapshots that are not published: copies that were begun, and those that are captured.
 
 use super::{super::trash::NewEntry, btrfs, mirror::CopiedBefore, pins::PinnedLayers};
-use std::path::Path;
+use std::{io, os::unix::fs::MetadataExt, path::Path, time::SystemTime};
 
 /// A tree in the trash. When this is dropped the tree is removed, unless it was renamed.
 #[derive(Debug)]
@@ -29,11 +29,28 @@ impl Drop for NewTree {
     }
 }
 
+/// Which directory a copy is of. One that took its place, as by a restore, has files as old as any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopiedTree {
+    device: u64,
+    inode: u64,
+    /// Where the file system says so: inodes are used again.
+    made: Option<SystemTime>,
+}
+
+impl CopiedTree {
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let meta = std::fs::symlink_metadata(path)?;
+        Ok(Self { device: meta.dev(), inode: meta.ino(), made: meta.created().ok() })
+    }
+}
+
 /// A copy that was begun while its sandbox goes on.
 #[derive(Debug)]
 pub struct BegunCopy {
     pub tree: NewTree,
     pub before: CopiedBefore,
+    pub of: CopiedTree,
     /// The layers below the copy.
     pub lowers: PinnedLayers,
     /// The difference of the wall clock and the time since the boot: another one means that the clock was set.

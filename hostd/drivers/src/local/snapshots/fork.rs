@@ -83,6 +83,18 @@ impl Workspaces<'_> {
         Unsynced::stack(&self.layout.stack(sandbox), self.layout.stacks())
     }
 
+    /// Puts all stacks on disk that are still there.
+    pub fn sync_stacks(&self) -> io::Result<()> {
+        for entry in std::fs::read_dir(self.layout.stacks())? {
+            match Unsynced::stack(&StackDir::at(entry?.path()), self.layout.stacks()).sync() {
+                // Removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                synced => synced?,
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the directory of a stack, which is not on disk yet.
     pub(super) fn make_stack_at(
         &self,

@@ -5,7 +5,12 @@
 //! nothing runs; what it leaves as it is, the kernel says by the time of the last change of a file, which no user can
 //! set.
 
-use super::{super::files::errno, excludes::Excludes, tree_limit::TreeLimit};
+use super::{
+    super::files::errno,
+    copy_room::{CopyMeter, CopyRoom},
+    excludes::Excludes,
+    tree_limit::TreeLimit,
+};
 use nix::{
     dir::Dir,
     errno::Errno,
@@ -44,7 +49,7 @@ const READ: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_CLOEXEC);
 const WRITE: OFlag = OFlag::O_WRONLY.union(OFlag::O_CREAT).union(OFlag::O_EXCL).union(OFlag::O_CLOEXEC);
 /// Bytes of one `copy_file_range`.
-const PIECE_BYTES: usize = 64 << 20;
+const PIECE_BYTES: usize = 16 << 20;
 /// Where the kernel cannot copy.
 const BUFFER_BYTES: usize = 256 << 10;
 /// Nesting beyond which a tree is refused; each level holds two descriptors.
@@ -70,6 +75,7 @@ pub struct CopiedBefore {
     since: Option<(i64, i64)>,
     /// A directory that is another one now, by device and inode, is copied anew.
     directories: HashMap<PathBuf, (u64, u64)>,
+    meter: CopyMeter,
 }
 
 impl CopiedBefore {
@@ -89,6 +95,7 @@ pub struct Mirror<'a> {
     /// The names of files with several of them, by device and inode.
     links: HashMap<(u64, u64), PathBuf>,
     to_top: OwnedFd,
+    room: CopyRoom,
     /// Whether a later copy follows, in which nothing changes any more.
     is_first: bool,
 }
@@ -111,7 +118,13 @@ impl<'a> Mirror<'a> {
         before: &'a mut CopiedBefore,
     ) -> io::Result<Self> {
         let to_top = nix::fcntl::open(to, DIRECTORY, Mode::empty()).map_err(errno)?;
-        Ok(Self { kind, excludes, first_id, before, links: HashMap::new(), to_top, is_first: false })
+        let (links, room) = (HashMap::new(), CopyRoom::default());
+        Ok(Self { kind, excludes, first_id, before, links, to_top, room, is_first: false })
+    }
+
+    /// Asks every few megabytes whether there is room for more; an error ends the copy.
+    pub fn within(self, room: &CopyRoom) -> Self {
+        Self { room: room.clone(), ..self }
     }
 
     /// The tree changes while it is copied; a later copy takes what could not be read.
@@ -176,6 +189,7 @@ impl<'a> Mirror<'a> {
             }
             return Ok(());
         }
+        self.before.meter.add_entry(&self.room)?;
         remove_entry(dir.to, name)?;
         if stat.st_nlink > 1 {
             if let Some(first) = self.links.get(&(stat.st_dev, stat.st_ino)) {
@@ -215,6 +229,7 @@ impl<'a> Mirror<'a> {
         let found = (stat.st_dev, stat.st_ino);
         let known = self.before.directories.insert(path.to_owned(), found) == Some(found);
         if !known || !is_same_kind(dir.to, name, SFlag::S_IFDIR) {
+            self.before.meter.add_entry(&self.room)?;
             remove_entry(dir.to, name)?;
             mkdirat(dir.to, name, Mode::S_IRWXU).map_err(errno)?;
         }
@@ -225,14 +240,15 @@ impl<'a> Mirror<'a> {
         self.set_attributes(dir.to, name, &opened)
     }
 
-    fn copy_file(&self, dir: &DirPair<'_>, name: &CStr) -> io::Result<()> {
+    fn copy_file(&mut self, dir: &DirPair<'_>, name: &CStr) -> io::Result<()> {
         let source = File::from(openat(dir.from, name, READ, Mode::empty()).map_err(errno)?);
         let stat = fstat(&source).map_err(errno)?;
         if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFREG {
             return Err(errno(Errno::ENOENT));
         }
         let target = openat(dir.to, name, WRITE, Mode::S_IRUSR | Mode::S_IWUSR).map_err(errno)?;
-        copy_content(&source, &target, stat.st_size)?;
+        let Self { before, room, .. } = self;
+        copy_content(&source, &target, stat.st_size, &mut |bytes| before.meter.add_bytes(bytes, room))?;
         self.copy_xattrs(source.as_fd(), target.as_fd())?;
         self.set_attributes(dir.to, name, &stat)
     }
@@ -251,30 +267,48 @@ impl<'a> Mirror<'a> {
         utimensat(to, name, &time, &time, UtimensatFlags::NoFollowSymlink).map_err(errno)
     }
 
-    /// Copies the attributes of users, and in an upper directory those of the overlay.
+    /// Makes the attributes of users, and in an upper directory those of the overlay, those of the source: what an earlier
+    /// copy left, or a new file has from its directory, goes.
     fn copy_xattrs(&self, from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
-        // Most files have none, or few: a small buffer is on the stack.
         let (mut few, mut many) = ([0; XATTR_NAMES_FEW_BYTES], Vec::new());
-        let names = match rustix::fs::flistxattr(from, &mut few) {
-            Ok(length) => &few[..length],
-            Err(rustix::io::Errno::NOTSUP) => return Ok(()),
-            Err(rustix::io::Errno::RANGE) => {
-                many.resize(XATTR_NAMES_MAX_BYTES, 0);
-                let length = rustix::fs::flistxattr(from, &mut many[..])?;
-                &many[..length]
-            }
-            Err(error) => return Err(error.into()),
-        };
-        for name in names.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-            let overlay = self.kind == TreeKind::Upper && name.starts_with(b"trusted.overlay.");
-            if !overlay && !name.starts_with(b"user.") && !name.starts_with(b"system.posix_acl_") {
-                continue;
-            }
+        let names = xattr_names(from, &mut few, &mut many)?;
+        let wanted: Vec<&[u8]> =
+            names.split(|byte| *byte == 0).filter(|name| self.takes_xattr(name)).collect();
+        for name in &wanted {
             let mut value = vec![0; XATTR_VALUE_MAX_BYTES];
-            let length = rustix::fs::fgetxattr(from, name, &mut value)?;
-            rustix::fs::fsetxattr(to, name, &value[..length], rustix::fs::XattrFlags::empty())?;
+            let length = rustix::fs::fgetxattr(from, *name, &mut value)?;
+            rustix::fs::fsetxattr(to, *name, &value[..length], rustix::fs::XattrFlags::empty())?;
+        }
+        let (mut few, mut many) = ([0; XATTR_NAMES_FEW_BYTES], Vec::new());
+        let found = xattr_names(to, &mut few, &mut many)?.split(|byte| *byte == 0);
+        for name in found.filter(|name| self.takes_xattr(name) && !wanted.contains(name)) {
+            rustix::fs::fremovexattr(to, name)?;
         }
         Ok(())
+    }
+
+    fn takes_xattr(&self, name: &[u8]) -> bool {
+        name.starts_with(b"user.")
+            || name.starts_with(b"system.posix_acl_")
+            || self.kind == TreeKind::Upper && name.starts_with(b"trusted.overlay.")
+    }
+}
+
+/// The names of the attributes of a file, each ended by a zero. Most files have none, or few: these are read to the stack.
+fn xattr_names<'b>(
+    file: BorrowedFd<'_>,
+    few: &'b mut [u8; XATTR_NAMES_FEW_BYTES],
+    many: &'b mut Vec<u8>,
+) -> io::Result<&'b [u8]> {
+    match rustix::fs::flistxattr(file, &mut few[..]) {
+        Ok(length) => Ok(&few[..length]),
+        Err(rustix::io::Errno::NOTSUP) => Ok(&[]),
+        Err(rustix::io::Errno::RANGE) => {
+            many.resize(XATTR_NAMES_MAX_BYTES, 0);
+            let length = rustix::fs::flistxattr(file, &mut many[..])?;
+            Ok(&many[..length])
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -288,8 +322,11 @@ fn is_same_kind(to: BorrowedFd<'_>, name: &CStr, kind: SFlag) -> bool {
         .is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == kind)
 }
 
+/// Told how many more bytes were copied; an error ends the copy.
+type OnCopied<'a> = &'a mut dyn FnMut(u64) -> io::Result<()>;
+
 /// Copies what a file holds; holes stay holes, and file systems that can share blocks do.
-fn copy_content(from: &File, to: &OwnedFd, size: i64) -> io::Result<()> {
+fn copy_content(from: &File, to: &OwnedFd, size: i64, copied: OnCopied<'_>) -> io::Result<()> {
     let mut at = 0;
     while at < size {
         let data = match lseek(from, at, Whence::SeekData) {
@@ -299,22 +336,22 @@ fn copy_content(from: &File, to: &OwnedFd, size: i64) -> io::Result<()> {
             Err(error) => return Err(errno(error)),
         };
         let hole = lseek(from, data, Whence::SeekHole).map_err(errno)?;
-        at = copy_range(from, to, data, hole)?;
+        at = copy_range(from, to, (data, hole), copied)?;
     }
     // A file that became shorter is copied again, by its time.
     ftruncate(to, size).map_err(errno)
 }
 
-fn copy_range(from: &File, to: &OwnedFd, start: i64, end: i64) -> io::Result<i64> {
+fn copy_range(from: &File, to: &OwnedFd, (start, end): (i64, i64), copied: OnCopied<'_>) -> io::Result<i64> {
     let (mut source_at, mut target_at) = (start, start);
     while source_at < end {
         let length = usize::try_from(end - source_at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
         match copy_file_range(from, Some(&mut source_at), to, Some(&mut target_at), length) {
             Ok(0) => break,
-            Ok(_) => {}
+            Ok(length) => copied(u64::try_from(length).unwrap_or(u64::MAX))?,
             // Another file system, as an overlay and what lies below it are.
             Err(Errno::EXDEV | Errno::EINVAL | Errno::EOPNOTSUPP) => {
-                copy_bytes(from, to, source_at, end)?;
+                copy_bytes(from, to, (source_at, end), copied)?;
                 break;
             }
             Err(error) => return Err(errno(error)),
@@ -323,7 +360,7 @@ fn copy_range(from: &File, to: &OwnedFd, start: i64, end: i64) -> io::Result<i64
     Ok(end)
 }
 
-fn copy_bytes(from: &File, to: &OwnedFd, start: i64, end: i64) -> io::Result<()> {
+fn copy_bytes(from: &File, to: &OwnedFd, (start, end): (i64, i64), copied: OnCopied<'_>) -> io::Result<()> {
     let mut buffer = vec![0; usize::try_from(end - start).unwrap_or(BUFFER_BYTES).min(BUFFER_BYTES)];
     let mut at = start;
     while at < end {
@@ -338,6 +375,7 @@ fn copy_bytes(from: &File, to: &OwnedFd, start: i64, end: i64) -> io::Result<()>
                 .map_err(errno)?;
         }
         at += i64::try_from(length).unwrap_or(0);
+        copied(u64::try_from(length).unwrap_or(u64::MAX))?;
     }
     Ok(())
 }

@@ -79,7 +79,7 @@ impl SnapshotRecord {
 
 impl StackRecord {
     /// `None` where the workspace is no stack. An empty record is of a new stack that was not on disk when the power
-    /// failed (see [`Self::write_new`]): its launch was never reported, and makes it anew.
+    /// failed (see [`Self::write_new`]): the next launch makes it anew, or writes its record again.
     pub fn read(stack: &StackDir) -> io::Result<Option<Self>> {
         let is_empty =
             std::fs::symlink_metadata(stack.record()).is_ok_and(|meta| meta.is_file() && meta.len() == 0);

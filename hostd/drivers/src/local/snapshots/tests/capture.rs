@@ -1,6 +1,7 @@
 //! How snapshots are taken: what is lost to nobody, and what is not left behind.
 
 use super::*;
+use crate::DriverError;
 use crate::local::snapshots::{
     btrfs,
     record::{LayerId, StackRecord},
@@ -11,7 +12,10 @@ use nix::{
 };
 use std::{
     num::NonZeroUsize,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -46,6 +50,91 @@ fn a_capture_that_would_copy_everything_asks_for_a_preparation() {
         host.workspaces().publish_snapshot(&snapshot).expect("published");
         assert_eq!(tree(&host.fork(&snapshot).1), tree(&workspace), "{kind} {method}");
         assert_eq!(host.trash(), 0, "{kind} {method}");
+    }
+}
+
+#[test]
+fn a_copy_of_files_that_were_replaced_meanwhile_is_of_no_use() {
+    let with_volume = Limits { disk_mb: Some(16), ..LIMITS };
+    let excludes = Excludes::parse(&["left-out".to_owned()]).expect("a pattern");
+    let ways = all_ways().into_iter().map(|way| (way, &LIMITS));
+    for ((kind, method, ids), limits) in ways.chain([(all_ways()[1], &with_volume)]) {
+        let host = Host::on(kind, method, ids);
+        let sandbox = id::<SandboxId>();
+        let workspace = host.make_with(&sandbox, limits);
+        fill(&workspace);
+        let saved = host.take(&sandbox, &excludes, Some(&|| ()));
+        let before = tree(&workspace);
+        write(&workspace, "workspace/app/main.js", "changed");
+        let (snapshot, workspaces) = (id::<SnapshotId>(), host.workspaces());
+        let room = CopyRoom::default();
+        let request =
+            CaptureRequest { sandbox: &sandbox, snapshot: &snapshot, excludes: &excludes, room: &room };
+        workspaces.prepare_capture(&request).expect("prepared");
+        // Its files are older than the copy, and others.
+        workspaces.unmount(&sandbox).expect("unmounted");
+        workspaces.replace(&sandbox, &host.record(&saved), limits).expect("replaced");
+        workspaces.finish_replacement(&sandbox, ReplacementOutcome::KeepNew).expect("kept");
+        let outcome = workspaces.capture(&request, false, CopyExtent::Changes).expect("not failed");
+        assert_eq!(outcome, CaptureOutcome::PrepareAgain, "{kind} {method} {limits:?}");
+        workspaces.prepare_capture(&request).expect("prepared");
+        let outcome = workspaces.capture(&request, false, CopyExtent::Changes).expect("not failed");
+        assert_eq!(outcome, CaptureOutcome::Captured, "{kind} {method} {limits:?}");
+        workspaces.publish_snapshot(&snapshot).expect("published");
+        assert_eq!(tree(&host.fork(&snapshot).1), before, "{kind} {method} {limits:?}");
+    }
+}
+
+#[test]
+fn a_copy_for_which_there_is_no_room_ends_and_leaves_nothing() {
+    const FILE_BYTES: usize = 8 << 20;
+    let host = Host::on("host", SnapshotMethod::Copy, StackIds::OnDisk);
+    let sandbox = id::<SandboxId>();
+    let workspace = host.make(&sandbox);
+    for number in 0..5 {
+        fs::write(workspace.join(format!("{number}")), vec![7; FILE_BYTES]).expect("written");
+    }
+    let asked = Arc::new(Mutex::new(vec![]));
+    for room_bytes in [2 * FILE_BYTES as u64, u64::MAX] {
+        let told = asked.clone();
+        let room = CopyRoom::checked_by(move |bytes| {
+            told.lock().expect("no panic").push(bytes);
+            if bytes >= room_bytes { Err(DriverError::DiskFull) } else { Ok(()) }
+        });
+        let (snapshot, excludes) = (id(), Excludes::default());
+        let request =
+            CaptureRequest { sandbox: &sandbox, snapshot: &snapshot, excludes: &excludes, room: &room };
+        let prepared = host.workspaces().prepare_capture(&request);
+        assert_eq!(prepared.is_err(), room_bytes != u64::MAX);
+        assert_eq!(host.trash() > 0, room_bytes == u64::MAX, "nothing of a copy that ended");
+        host.workspaces().abandon_capture(&snapshot);
+    }
+    let every = 2 * FILE_BYTES as u64;
+    assert_eq!(*asked.lock().expect("no panic"), [every, every, 2 * every]);
+}
+
+#[test]
+fn attributes_that_were_removed_after_the_first_copy_are_not_in_the_snapshot() {
+    for (kind, method, ids) in all_ways() {
+        let host = Host::on(kind, method, ids);
+        let sandbox = id::<SandboxId>();
+        let workspace = host.make(&sandbox);
+        fill(&workspace);
+        let dir = workspace.join("workspace/app");
+        let set = |name: &str| rustix::fs::setxattr(&dir, name, b"x", rustix::fs::XattrFlags::empty());
+        let names = |dir: &Path| {
+            let mut names = vec![0; 1024];
+            let length = rustix::fs::listxattr(dir, &mut names).expect("listed");
+            String::from_utf8(names[..length].to_vec()).expect("text")
+        };
+        set("user.first").and_then(|()| set("user.second")).expect("set");
+        let snapshot = host.take(
+            &sandbox,
+            &Excludes::default(),
+            Some(&|| rustix::fs::removexattr(&dir, "user.first").expect("removed")),
+        );
+        let found = names(&host.fork(&snapshot).1.join("workspace/app"));
+        assert!(!found.contains("user.first") && found.contains("user.second"), "{kind} {method}: {found}");
     }
 }
 
@@ -200,7 +289,12 @@ fn a_copy_that_is_of_no_use_is_removed() {
         (0..500).for_each(|_| deep.push("d"));
         as_owner(&workspace, || fs::create_dir_all(workspace.join(&deep)).expect("made"));
         if method != SnapshotMethod::Btrfs {
-            let request = CaptureRequest { sandbox: &sandbox, snapshot: &failing, excludes: &excludes };
+            let request = CaptureRequest {
+                sandbox: &sandbox,
+                snapshot: &failing,
+                excludes: &excludes,
+                room: &CopyRoom::default(),
+            };
             workspaces.prepare_capture(&request).expect_err("nested too deep");
             workspaces.capture(&request, false, CopyExtent::Everything).expect_err("nested too deep");
             assert_eq!(host.trash(), 0, "{kind} {method}");
@@ -242,7 +336,12 @@ fn a_seal_that_fails_leaves_the_workspace_as_it_was() {
         // Nothing can be renamed to another file system.
         mount(Some("tmpfs"), &layers, Some("tmpfs"), MsFlags::empty(), None::<&str>).expect("mounted");
         let (snapshot, excludes) = (id(), Excludes::default());
-        let request = CaptureRequest { sandbox: &sandbox, snapshot: &snapshot, excludes: &excludes };
+        let request = CaptureRequest {
+            sandbox: &sandbox,
+            snapshot: &snapshot,
+            excludes: &excludes,
+            room: &CopyRoom::default(),
+        };
         let captured = host.workspaces().capture(&request, true, CopyExtent::Everything);
         umount2(&layers, MntFlags::empty()).expect("unmounted");
         captured.expect_err("not renamed");

@@ -9,6 +9,7 @@ use super::{
         workspace::{NewWorkspace, WorkspaceIds, Workspaces},
     },
     capture::CaptureRequest,
+    copy_room::CopyRoom,
     excludes::Excludes,
     fork::StackIds,
     manifest::write_tree,
@@ -158,12 +159,14 @@ impl Host {
 
     /// Captures without a copy of everything.
     fn capture_changes(&self, sandbox: &SandboxId, snapshot: &SnapshotId, at_rest: bool) -> CaptureOutcome {
-        let request = CaptureRequest { sandbox, snapshot, excludes: &Excludes::default() };
+        let request =
+            CaptureRequest { sandbox, snapshot, excludes: &Excludes::default(), room: &CopyRoom::default() };
         self.workspaces().capture(&request, at_rest, CopyExtent::Changes).expect("not failed")
     }
 
     fn prepare(&self, sandbox: &SandboxId, snapshot: &SnapshotId) {
-        let request = CaptureRequest { sandbox, snapshot, excludes: &Excludes::default() };
+        let request =
+            CaptureRequest { sandbox, snapshot, excludes: &Excludes::default(), room: &CopyRoom::default() };
         self.workspaces().prepare_capture(&request).expect("prepared");
     }
 
@@ -186,7 +189,7 @@ impl Host {
     /// Takes a snapshot; `meanwhile` changes the workspace after the first copy.
     fn take(&self, sandbox: &SandboxId, excludes: &Excludes, meanwhile: Option<&dyn Fn()>) -> SnapshotId {
         let snapshot = id::<SnapshotId>();
-        let request = CaptureRequest { sandbox, snapshot: &snapshot, excludes };
+        let request = CaptureRequest { sandbox, snapshot: &snapshot, excludes, room: &CopyRoom::default() };
         let workspaces = self.workspaces();
         if let Some(meanwhile) = meanwhile {
             workspaces.prepare_capture(&request).expect("prepared");
