@@ -167,6 +167,21 @@ impl State {
     pub fn dozes(&self) -> bool {
         self.dozing && self.operation.is_none()
     }
+
+    /// Whether the sandbox is down, or on its way there, for another reason than that hostd put it to sleep because it
+    /// was idle or memory was short: by a command, at the end of its TTL, or by a failure.
+    pub fn is_put_down(&self) -> bool {
+        match self.goal {
+            Goal::Paused => !self.dozing,
+            Goal::Stopped => self.evicted().is_none(),
+            Goal::Running | Goal::Destroyed => false,
+        }
+    }
+
+    /// Whether `next` is the beginning of a new run of a sandbox that was put down.
+    pub fn is_resumed_by(&self, next: &Self) -> bool {
+        self.is_put_down() && next.goal == Goal::Running && next.operation.is_some()
+    }
 }
 
 /// Returns the state after a transition, or why there is none.

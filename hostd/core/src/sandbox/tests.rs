@@ -163,6 +163,37 @@ fn a_doze_or_an_eviction_that_is_taken_back_leaves_everything_as_it_was() {
 }
 
 #[test]
+fn a_sandbox_is_resumed_if_it_was_put_down_and_not_if_it_slept() {
+    let problem =
+        Problem { code: ProblemCode::MemoryPressure, message: "full".into(), output: vec![], step: None };
+    let evict = Transition::Evict { problem: problem.clone(), deadline_ms: 9 };
+    let evicted = apply(&settled(Goal::Running), evict).expect("it is up");
+    let pausing = accepted(&settled(Goal::Running), Goal::Paused).expect("it is up");
+    let table = [
+        (settled(Goal::Paused), true),
+        (settled(Goal::Stopped), true),
+        (failed(problem), true),
+        (pausing.clone(), true),
+        (settled(Goal::Running), false),
+        (State { dozing: true, ..settled(Goal::Paused) }, false),
+        (apply(&evicted, Transition::Reached).expect("it was on its way"), false),
+        (evicted, false),
+        (State::new(9), false),
+    ];
+    for (before, expected) in table {
+        let next = accepted(&before, Goal::Running).expect("legal");
+        assert_eq!(before.is_resumed_by(&next), expected, "{before:?}");
+    }
+    // A pause that failed, and a stop of a paused sandbox, are no resume.
+    let problem =
+        Problem { code: ProblemCode::DeadlinePassed, message: "no".into(), output: vec![], step: None };
+    let given_up = apply(&pausing, Transition::GiveUp { problem, found: None }).expect("it was on its way");
+    assert!(!pausing.is_resumed_by(&given_up), "{given_up:?}");
+    let stopping = accepted(&settled(Goal::Paused), Goal::Stopped).expect("legal");
+    assert!(!settled(Goal::Paused).is_resumed_by(&stopping));
+}
+
+#[test]
 fn only_a_sandbox_that_stays_up_can_be_paused() {
     let running = settled(Goal::Running);
     let renewal = Renewal { keep_workspace: true };
