@@ -7,6 +7,7 @@
 //!  slipway_<hex digits>  token of the operator
 //!  slp1.<Base64url>      pass of a preview
 //!  slc_<Base64url>       token that a protocol of other clients handed out for one sandbox
+//!  signature=v1_<Base64> parameter of a URL that an E2B client signed with one of these
 //! ```
 
 use super::PASS_PREFIX;
@@ -44,15 +45,25 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(&STANDARD, LENIENT);
 
 struct Form {
     prefix: &'static str,
+    /// Characters after the prefix that make it a credential.
+    body_min_bytes: usize,
     is_body: fn(u8) -> bool,
 }
 
-const FORMS: [Form; 5] = [
-    Form { prefix: TOKEN_PREFIX, is_body: is_base64url },
-    Form { prefix: E2B_TOKEN_PREFIX, is_body: |byte| byte.is_ascii_hexdigit() },
-    Form { prefix: ADMIN_PREFIX, is_body: |byte| byte.is_ascii_hexdigit() },
-    Form { prefix: PASS_PREFIX, is_body: is_base64url },
-    Form { prefix: CLIENT_TOKEN_PREFIX, is_body: is_base64url },
+impl Form {
+    const fn new(prefix: &'static str, is_body: fn(u8) -> bool) -> Self {
+        Self { prefix, body_min_bytes: BODY_MIN_BYTES, is_body }
+    }
+}
+
+const FORMS: [Form; 6] = [
+    Form::new(TOKEN_PREFIX, is_base64url),
+    Form::new(E2B_TOKEN_PREFIX, is_hex),
+    Form::new(ADMIN_PREFIX, is_hex),
+    Form::new(PASS_PREFIX, is_base64url),
+    Form::new(CLIENT_TOKEN_PREFIX, is_base64url),
+    // Whole: an app may well have parameters of its own that begin so.
+    Form { prefix: "signature=v1_", body_min_bytes: 43, is_body: is_base64 },
 ];
 
 /// Finds credentials in text. Its `Debug` shows none.
@@ -105,7 +116,8 @@ impl CredentialScanner {
             }
         }
         let needles = AhoCorasick::new(needles).expect("few needles, all of them short");
-        let longest = custom.as_ref().map_or(0, Vec::len).max(ADMIN_PREFIX.len() + BODY_MIN_BYTES);
+        let longest = FORMS.iter().map(|form| form.prefix.len() + form.body_min_bytes).max();
+        let longest = custom.as_ref().map_or(0, Vec::len).max(longest.unwrap_or_default());
         Self { needles, encodings, base64_window: 4 * (longest + 2).div_ceil(3), custom }
     }
 
@@ -155,9 +167,17 @@ impl CredentialScanner {
 fn has_form(text: &[u8]) -> bool {
     FORMS.iter().any(|form| {
         let body = text.strip_prefix(form.prefix.as_bytes());
-        let body = body.and_then(|body| body.get(..BODY_MIN_BYTES));
+        let body = body.and_then(|body| body.get(..form.body_min_bytes));
         body.is_some_and(|body| body.iter().all(|byte| (form.is_body)(*byte)))
     })
+}
+
+fn is_hex(byte: u8) -> bool {
+    byte.is_ascii_hexdigit()
+}
+
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/')
 }
 
 fn is_base64url(byte: u8) -> bool {

@@ -66,6 +66,23 @@ fn credentials_are_recognised_in_every_encoding_and_other_text_is_not() {
 }
 
 #[test]
+fn a_signed_url_of_an_e2b_client_is_recognised_and_a_parameter_of_an_app_is_not() {
+    let scanner = CredentialScanner::new("slipway_0123456789abcdef");
+    let signature = "VtvWmRAG//CWNEQmqUFXjEg3/AjstLtRw1GeOQ95t+4";
+    let encoded = signature.replace('/', "%2F").replace('+', "%2B");
+    for (text, expected) in [
+        (format!("path=a&signature=v1_{signature}"), true),
+        (format!("signature=v1_{encoded}&x"), true),
+        (format!("https://a.b/c?signature=v1_{encoded}="), true),
+        (format!("signature=v1_{}", &signature[1..]), false),
+        (format!("signature={signature}"), false),
+        ("signature=v1_2026-01-31_of_the_app_itself_which_is_long_enough".to_owned(), false),
+    ] {
+        assert_eq!(scanner.finds_in(text.as_bytes()), expected, "{text}");
+    }
+}
+
+#[test]
 fn a_token_written_by_hand_is_recognised_as_it_is_when_it_is_long_enough() {
     for (token, text, expected) in [
         (CUSTOM, format!("Bearer {CUSTOM}"), true),
