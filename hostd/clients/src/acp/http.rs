@@ -4,18 +4,21 @@
 use super::{
     Acp,
     attached::Attached,
-    authentication::{self, TokenHash},
+    authentication,
     connection::Caller,
     feed::Feed,
     history,
-    http_connections::HttpConnection,
+    http_connections::{ConnectionOwner, HttpConnection},
     limits, methods,
     outbox::{Outbox, Outgoing},
     record,
     rpc::{self, Incoming},
     session_id::SessionId,
 };
-use crate::{ApiFailure, ClientParts, respond};
+use crate::{
+    ApiFailure, ClientParts,
+    respond::{self, BodyError},
+};
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures_util::{Stream, stream::unfold};
@@ -51,7 +54,14 @@ impl HttpCall<'_> {
             return Err(invalid("Content-Type must be application/json"));
         }
         let body = respond::read(request.into_body(), limits::MESSAGE_MAX_BYTES).await;
-        let body = body.map_err(|error| ApiFailure::new(ApiErrorCode::TooLarge, error.to_string()))?;
+        let body = body.map_err(|error| {
+            let code = match error {
+                BodyError::TooLarge(_) => ApiErrorCode::TooLarge,
+                BodyError::Broken => ApiErrorCode::InvalidRequest,
+                BodyError::TimedOut => ApiErrorCode::TimedOut,
+            };
+            ApiFailure::new(code, error.to_string())
+        })?;
         let message = match rpc::parse(&body) {
             Ok(message) => message,
             Err(malformed) => {

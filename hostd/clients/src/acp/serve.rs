@@ -61,8 +61,9 @@ fn refusal(failure: &ApiFailure) -> Response {
         let name = name.filter(|name| name == hyper::header::RETRY_AFTER)?;
         Some((name, value))
     }));
-    // The connection has no permit, or the rest of a body that is too large is unread.
-    if matches!(failure.error.code, ApiErrorCode::TooMany | ApiErrorCode::TooLarge) {
+    // The connection has no permit, or the rest of a body that is too large or too slow is unread.
+    let code = failure.error.code;
+    if matches!(code, ApiErrorCode::TooMany | ApiErrorCode::TooLarge | ApiErrorCode::TimedOut) {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response

@@ -111,6 +111,7 @@ impl From<BodyError> for BridgeError {
         let status = match error {
             BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             BodyError::Broken => StatusCode::BAD_REQUEST,
+            BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
         };
         Self::new(status, BridgeCode::InvalidRequest, error.to_string())
     }

@@ -87,6 +87,7 @@ async fn read_document(body: Body) -> Result<Map<String, Value>, HttpError> {
     let whole = respond::read(body, REQUEST_MAX_BYTES).await.map_err(|error| match error {
         BodyError::TooLarge(_) => HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
         BodyError::Broken => HttpError::bad_request(error.to_string()),
+        BodyError::TimedOut => HttpError::new(StatusCode::REQUEST_TIMEOUT, error.to_string()),
     })?;
     if whole.is_empty() {
         return Ok(Map::new());

@@ -75,6 +75,7 @@ impl From<BodyError> for Refusal {
         let status = match error {
             BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             BodyError::Broken => StatusCode::BAD_REQUEST,
+            BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
         };
         Self::new(status, error.to_string())
     }

@@ -73,6 +73,7 @@ impl From<BodyError> for SandboxError {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", error.to_string())
             }
             BodyError::Broken => Self::invalid(error.to_string()),
+            BodyError::TimedOut => Self::new(StatusCode::REQUEST_TIMEOUT, "TIMED_OUT", error.to_string()),
         }
     }
 }

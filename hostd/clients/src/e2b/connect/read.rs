@@ -6,6 +6,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 /// The message of a call with one, whose body it is.
 pub async fn unary_message<T: DeserializeOwned>(body: Body) -> Result<T, ConnectError> {
@@ -13,6 +14,7 @@ pub async fn unary_message<T: DeserializeOwned>(body: Body) -> Result<T, Connect
         let code = match error {
             BodyError::TooLarge(_) => Code::ResourceExhausted,
             BodyError::Broken => Code::InvalidArgument,
+            BodyError::TimedOut => Code::DeadlineExceeded,
         };
         ConnectError::new(code, error.to_string())
     })?;
@@ -22,6 +24,11 @@ pub async fn unary_message<T: DeserializeOwned>(body: Body) -> Result<T, Connect
 
 /// The one message of a call that is answered with a stream.
 pub async fn one_message<T: DeserializeOwned>(body: Body) -> Result<T, ConnectError> {
+    let late = |_| ConnectError::new(Code::DeadlineExceeded, BodyError::TimedOut.to_string());
+    timeout(respond::BODY_TIMEOUT, only_message(body)).await.map_err(late)?
+}
+
+async fn only_message<T: DeserializeOwned>(body: Body) -> Result<T, ConnectError> {
     let mut stream = ClientStream::new(body);
     let first = stream.next().await?.ok_or_else(|| ConnectError::invalid("the request has no message"))?;
     match stream.next::<serde::de::IgnoredAny>().await? {
@@ -69,4 +76,19 @@ impl ClientStream {
 
 fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, ConnectError> {
     serde_json::from_slice(text).map_err(|error| ConnectError::invalid(format!("unmarshal message: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::BoxError;
+    use futures_util::{StreamExt, stream};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_does_not_end_is_given_up() {
+        let begun = stream::once(async { Ok::<_, BoxError>(Bytes::from_static(&[0, 0, 0, 0, 2, b'{'])) });
+        let endless = Body::from_stream(begun.chain(stream::pending()));
+        let error = one_message::<serde_json::Value>(endless).await.expect_err("no end");
+        assert_eq!(error.code, Code::DeadlineExceeded);
+    }
 }
