@@ -1,11 +1,12 @@
 //! Which protocol a request speaks. Decided before routing, by what no request of Slipway's own API has: the hostname of
 //! a protocol, its credential header, or a path that only it has.
 
+use hostd_net::websocket;
 use hyper::{
     HeaderMap, Uri,
     header::{AUTHORIZATION, HOST, HeaderName},
 };
-use protocol::api::SandboxId;
+use protocol::api::{SandboxId, TOKEN_SUBPROTOCOL};
 
 /// A protocol of clients that were made for another system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,9 +105,17 @@ impl ClientHosts<'_> {
 
 /// Returns the protocol whose credential the request has.
 fn by_header(headers: &HeaderMap) -> Result<Option<Protocol>, SelectError> {
+    let mut found: Option<(&'static str, Option<Protocol>)> = None;
     // `Authorization: Basic` names the user inside an E2B sandbox, and is no credential.
-    let bearer = headers.get(AUTHORIZATION).is_some_and(|value| !is_basic(value.as_bytes()));
-    let mut found: Option<(&'static str, Option<Protocol>)> = bearer.then_some(("Authorization", None));
+    let bearers = headers.get_all(AUTHORIZATION).iter().filter(|value| !is_basic(value.as_bytes()));
+    let subprotocols = websocket::subprotocols(headers);
+    let own = [
+        ("Authorization", bearers.count()),
+        ("Sec-WebSocket-Protocol", subprotocols.filter(|name| name.starts_with(TOKEN_SUBPROTOCOL)).count()),
+    ];
+    for (name, count) in own {
+        add(&mut found, (name, None), count)?;
+    }
     let credentials = [
         (E2B_KEY, "X-API-KEY", Protocol::E2b),
         (E2B_SANDBOX_TOKEN, "X-Access-Token", Protocol::E2bSandbox),
@@ -114,18 +123,27 @@ fn by_header(headers: &HeaderMap) -> Result<Option<Protocol>, SelectError> {
         (EXECD_TOKEN, "X-EXECD-ACCESS-TOKEN", Protocol::OpenSandboxExecd),
     ];
     for (header, name, protocol) in credentials {
-        match headers.get_all(&header).iter().count() {
-            0 => continue,
-            1 => {}
-            _ => return Err(SelectError::RepeatedHeader),
-        }
-        if let Some((other, _)) = found {
-            return Err(SelectError::TwoCredentials(other, name));
-        }
-        found = Some((name, Some(protocol)));
+        add(&mut found, (name, Some(protocol)), headers.get_all(&header).iter().count())?;
     }
     let by_credential = found.and_then(|(_, protocol)| protocol);
     Ok(by_credential.or_else(|| headers.contains_key(E2B_SANDBOX_ID).then_some(Protocol::E2bSandbox)))
+}
+
+/// Notes a credential that occurs so often.
+fn add(
+    found: &mut Option<(&'static str, Option<Protocol>)>,
+    (name, protocol): (&'static str, Option<Protocol>),
+    count: usize,
+) -> Result<(), SelectError> {
+    match (count, *found) {
+        (0, _) => Ok(()),
+        (1, None) => {
+            *found = Some((name, protocol));
+            Ok(())
+        }
+        (1, Some((other, _))) => Err(SelectError::TwoCredentials(other, name)),
+        (_, _) => Err(SelectError::RepeatedHeader),
+    }
 }
 
 fn is_basic(value: &[u8]) -> bool {
@@ -215,11 +233,24 @@ mod tests {
 
     #[test]
     fn two_credentials_are_refused() {
-        selected(
-            "/sandboxes",
-            &[("authorization", "Bearer t"), ("x-api-key", "k")],
-            Err(SelectError::TwoCredentials("Authorization", "X-API-KEY")),
-        );
-        selected("/", &[("x-api-key", "k"), ("x-api-key", "k")], Err(SelectError::RepeatedHeader));
+        let two = |one, other| Err(SelectError::TwoCredentials(one, other));
+        let repeated = || Err(SelectError::RepeatedHeader);
+        let (bearer, key) = (("authorization", "Bearer t"), ("x-api-key", "k"));
+        let basic = ("authorization", "Basic dXNlcjo=");
+        let socket = ("sec-websocket-protocol", "slipway.acp, slipway.token.t");
+        let api = format!("api.{}", "example.com");
+        let host = ("host", api.as_str());
+        selected("/sandboxes", &[bearer, key], two("Authorization", "X-API-KEY"));
+        selected("/sandboxes", &[host, bearer, key], two("Authorization", "X-API-KEY"));
+        selected("/sandboxes", &[basic, bearer, key], two("Authorization", "X-API-KEY"));
+        selected("/", &[key, key], repeated());
+        selected("/", &[host, key, key], repeated());
+        selected("/v1/sandboxes", &[bearer, bearer], repeated());
+        selected("/acp", &[bearer, socket], two("Authorization", "Sec-WebSocket-Protocol"));
+        selected("/acp", &[socket, key], two("Sec-WebSocket-Protocol", "X-API-KEY"));
+        let twice = ("sec-websocket-protocol", "slipway.token.t, slipway.token.u");
+        selected("/acp", &[twice], repeated());
+        selected("/acp", &[socket], Ok(Some(Protocol::Acp)));
+        selected("/acp", &[bearer, ("sec-websocket-protocol", "slipway.acp")], Ok(Some(Protocol::Acp)));
     }
 }
