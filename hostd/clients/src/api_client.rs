@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::{
     HeaderMap, Method, Request, StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
-    http::Extensions,
+    http::{Extensions, request::Parts},
     upgrade::OnUpgrade,
 };
 use protocol::api::{ApiError, ApiErrorBody, ApiErrorCode, SandboxId};
@@ -76,12 +76,25 @@ impl ApiFailure {
 impl ApiClient {
     /// A client for what this request asks for.
     pub fn of<B>(service: ApiService, request: &Request<B>, credential: Credential) -> Self {
-        let mut connection = request.extensions().clone();
+        Self::of_head(service, (request.headers(), request.extensions()), credential)
+    }
+
+    /// The same, for a request whose body is elsewhere.
+    pub fn of_parts(service: ApiService, parts: &Parts, credential: Credential) -> Self {
+        Self::of_head(service, (&parts.headers, &parts.extensions), credential)
+    }
+
+    fn of_head(
+        service: ApiService,
+        (given, extensions): (&HeaderMap, &Extensions),
+        credential: Credential,
+    ) -> Self {
+        let mut connection = extensions.clone();
         // The connection is upgraded for the request itself, if at all.
         connection.remove::<OnUpgrade>();
         let mut headers = HeaderMap::new();
         for name in [HOST, REQUEST_ID] {
-            if let Some(value) = request.headers().get(&name) {
+            if let Some(value) = given.get(&name) {
                 headers.insert(name, value.clone());
             }
         }

@@ -9,6 +9,7 @@ use std::fmt;
 
 /// Separates these signatures from others that are made with the key of the instance.
 const LABEL: &[u8] = b"slipway clients 1\0";
+const SIGNATURE_BYTES: usize = 32;
 
 /// Its `Debug` shows no key.
 #[derive(Clone)]
@@ -40,17 +41,19 @@ impl ClientKey {
         self.mac(purpose, parts).verify_slice(signature).is_ok()
     }
 
-    /// Returns the token of these parts for one purpose: a signature, so that no token is stored. Its prefix lets previews
-    /// take it out of a request.
-    pub fn mint(&self, purpose: &str, parts: &[&[u8]]) -> String {
-        format!("{CLIENT_TOKEN_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(self.sign(purpose, parts)))
+    /// Returns the token of these parts for one purpose and holder: a signature and the holder, so that no token is stored.
+    /// Its prefix lets previews take it out of a request.
+    pub fn mint(&self, purpose: &str, parts: &[&[u8]], holder: &[u8]) -> String {
+        let signature = self.sign(purpose, &[parts, &[holder]].concat());
+        format!("{CLIENT_TOKEN_PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode([&signature, holder].concat()))
     }
 
-    /// Whether the text is the token of these parts, in constant time.
-    pub fn accepts(&self, purpose: &str, parts: &[&[u8]], token: &str) -> bool {
-        let encoded = token.strip_prefix(CLIENT_TOKEN_PREFIX);
-        let signature = encoded.and_then(|encoded| BASE64_URL_SAFE_NO_PAD.decode(encoded).ok());
-        signature.is_some_and(|signature| self.verify(purpose, parts, &signature))
+    /// Returns the holder of a token of these parts, compared in constant time; `None` for any other text.
+    pub fn holder(&self, purpose: &str, parts: &[&[u8]], token: &str) -> Option<Vec<u8>> {
+        let encoded = token.strip_prefix(CLIENT_TOKEN_PREFIX)?;
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(encoded).ok()?;
+        let (signature, holder) = bytes.split_at_checked(SIGNATURE_BYTES)?;
+        self.verify(purpose, &[parts, &[holder]].concat(), signature).then(|| holder.to_vec())
     }
 
     fn mac(&self, purpose: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
@@ -90,14 +93,24 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_accepted_as_it_was_minted_only() {
+    fn a_token_is_accepted_as_it_was_minted_only_and_names_its_holder() {
         let key = ClientKey::new(&[7; 32]);
-        let token = key.mint("envd", &[b"ab"]);
-        assert!(key.accepts("envd", &[b"ab"], &token));
-        assert!(!key.accepts("mcp", &[b"ab"], &token), "another purpose");
+        let token = key.mint("envd", &[b"ab"], b"token-1");
+        let holder = |purpose: &str, part: &[u8], token: &str| key.holder(purpose, &[part], token);
+        assert_eq!(holder("envd", b"ab", &token).as_deref(), Some(&b"token-1"[..]));
+        assert_eq!(holder("mcp", b"ab", &token), None, "another purpose");
+        assert_eq!(holder("envd", b"ac", &token), None, "another part");
+        assert_eq!(ClientKey::new(&[8; 32]).holder("envd", &[b"ab"], &token), None, "another instance");
         let without_prefix = &token[CLIENT_TOKEN_PREFIX.len()..];
-        for wrong in ["", "slc_", without_prefix, &token[..token.len() - 1], &format!("{token}A")] {
-            assert!(!key.accepts("envd", &[b"ab"], wrong), "{wrong:?}");
+        for wrong in ["", "slc_", "slc_AAAA", "slc_!", without_prefix, &format!("{token}A")] {
+            assert_eq!(holder("envd", b"ab", wrong), None, "{wrong:?}");
+        }
+        for at in CLIENT_TOKEN_PREFIX.len()..token.len() {
+            let mut forged = token.clone().into_bytes();
+            forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
+            let forged = String::from_utf8(forged).expect("ASCII");
+            let found = holder("envd", b"ab", &forged);
+            assert_eq!(found.filter(|holder| holder != b"token-1"), None, "{forged}");
         }
     }
 }

@@ -23,6 +23,7 @@ mod percent;
 mod respond;
 mod select;
 mod shell_session;
+mod token_holder;
 mod unread_body;
 
 pub use api_client::{ApiClient, ApiFailure, ApiService, Credential, DelegatedIdentity, OnlySandbox};
@@ -30,12 +31,13 @@ pub use client_key::ClientKey;
 pub use select::{ClientHosts, Protocol, SelectError, select};
 
 use axum::{body::Body, response::Response};
-use hostd_core::Previews;
+use hostd_core::{Identity, Previews};
 use hostd_store::{Clock, Store};
 use hyper::{HeaderMap, Request};
 use protocol::api::SandboxId;
 use std::{collections::BTreeSet, sync::Arc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::error;
 
 /// What protocols need of hostd. Cheap to clone.
 #[derive(Clone)]
@@ -79,10 +81,19 @@ impl Clients {
         hosts.protocol(authority).filter(|protocol| self.parts.enabled.contains(protocol))
     }
 
-    /// Whether a header is a credential that opens the private previews of this sandbox.
-    pub fn opens_previews(&self, sandbox: &SandboxId, headers: &HeaderMap) -> bool {
-        self.parts.enabled.contains(&Protocol::E2b)
-            && e2b::traffic_token::opens(&self.parts.key, sandbox, headers)
+    /// Returns the caller whom a header stands for that is a credential for the previews of this sandbox.
+    pub async fn previews_caller(&self, sandbox: &SandboxId, headers: &HeaderMap) -> Option<Identity> {
+        if !self.parts.enabled.contains(&Protocol::E2b) {
+            return None;
+        }
+        let holder = e2b::traffic_token::holder(&self.parts.key, sandbox, headers)?;
+        match holder.identity(self, sandbox, e2b::traffic_token::PURPOSE).await {
+            Ok(identity) => identity,
+            Err(error) => {
+                error!(%sandbox, %error, "the holder of a token for previews cannot be read");
+                None
+            }
+        }
     }
 
     /// Serves a request of this protocol.

@@ -178,6 +178,35 @@ impl PreviewAuth {
         })
     }
 
+    /// Decides whether a caller, whom a protocol of other clients authenticated, may see a private preview, and until when.
+    /// `revocations` is from before that.
+    pub async fn admit_caller(
+        &self,
+        at: &Preview,
+        caller: Identity,
+        revocations: watch::Receiver<u64>,
+    ) -> Result<(AuthDecision, Option<AccessEnded>), StoreError> {
+        Ok(match self.opened_by(at, caller, revocations).await? {
+            Ok(ended) => (AuthDecision::Admitted { trusted: true }, ended),
+            Err(denied) => (AuthDecision::Denied(denied), None),
+        })
+    }
+
+    /// Returns when what this caller opens ends.
+    async fn opened_by(
+        &self,
+        at: &Preview,
+        caller: Identity,
+        revocations: watch::Receiver<u64>,
+    ) -> Result<Result<Option<AccessEnded>, AccessDenied>, StoreError> {
+        let may_open =
+            |owner: &Owner| self.can_see(&caller, &at.sandbox, owner) && caller.allows(Access::Write);
+        let owner = self.links.store().owner_of(&at.sandbox).await?.filter(may_open);
+        Ok(owner
+            .map(|owner| self.access_ended(caller, at.sandbox, owner, revocations))
+            .ok_or(AccessDenied::OtherPreview))
+    }
+
     /// Returns the sandbox and port that headers name, if they do; they need a token of the API that may
     /// write, of a caller that may see the sandbox, and are good as long as both is so.
     pub async fn preview_from_headers(
@@ -278,12 +307,7 @@ impl PreviewAuth {
         let Some(identity) = token_auth::authenticate(store, &self.admin_hash, token, now_ms).await? else {
             return Ok(Err(AccessDenied::InvalidPass));
         };
-        let may_open =
-            |owner: &Owner| self.can_see(&identity, &at.sandbox, owner) && identity.allows(Access::Write);
-        let Some(owner) = store.owner_of(&at.sandbox).await?.filter(may_open) else {
-            return Ok(Err(AccessDenied::OtherPreview));
-        };
-        Ok(Ok(Credential::Token(self.access_ended(identity, at.sandbox, owner, revocations))))
+        Ok(self.opened_by(at, identity, revocations).await?.map(Credential::Token))
     }
 
     async fn check_cookie(

@@ -3,6 +3,7 @@
 use crate::{response_body::ResponseBody, state::Edge};
 use async_trait::async_trait;
 use axum::response::Response;
+use hostd_core::Identity;
 use hyper::{HeaderMap, Request, StatusCode, body::Incoming};
 use protocol::api::SandboxId;
 
@@ -12,8 +13,9 @@ pub trait ClientHosts: Send + Sync {
     /// Whether this authority is one of them.
     fn is_served(&self, authority: &str) -> bool;
 
-    /// Whether a header of the request is a credential of a protocol that opens the previews of this sandbox.
-    fn opens_previews(&self, sandbox: &SandboxId, headers: &HeaderMap) -> bool;
+    /// Returns the caller whom a header of the request stands for that is a credential of a protocol for the previews of
+    /// this sandbox.
+    async fn previews_caller(&self, sandbox: &SandboxId, headers: &HeaderMap) -> Option<Identity>;
 
     /// `None` if it is not.
     async fn serve(&self, authority: &str, request: Request<Incoming>) -> Option<Response>;
@@ -25,9 +27,9 @@ impl Edge {
         self.clients.get().is_some_and(|clients| clients.is_served(authority))
     }
 
-    /// Whether the request has a credential of such a protocol for the previews of this sandbox.
-    pub(super) fn is_opened_by_client(&self, sandbox: &SandboxId, headers: &HeaderMap) -> bool {
-        self.clients.get().is_some_and(|clients| clients.opens_previews(sandbox, headers))
+    /// Returns the caller whom a credential of such a protocol for the previews of this sandbox stands for.
+    pub(super) async fn client_caller(&self, sandbox: &SandboxId, headers: &HeaderMap) -> Option<Identity> {
+        self.clients.get()?.previews_caller(sandbox, headers).await
     }
 
     pub(super) async fn serve_client(

@@ -166,10 +166,19 @@ async fn authorize(
     if !private && !may_carry_credentials(parts) {
         return Ok((false, None));
     }
-    if private && edge.is_opened_by_client(&preview.sandbox, &parts.headers) {
-        return Ok((true, None));
-    }
-    let response = match Box::pin(edge.auth.admit(&preview, private, parts)).await {
+    let client = match private {
+        true => {
+            let revocations = edge.store.token_revocations();
+            let caller = edge.client_caller(&preview.sandbox, &parts.headers).await;
+            caller.map(|caller| (caller, revocations))
+        }
+        false => None,
+    };
+    let admitted = match client {
+        Some((caller, revocations)) => edge.auth.admit_caller(&preview, caller, revocations).await,
+        None => Box::pin(edge.auth.admit(&preview, private, parts)).await,
+    };
+    let response = match admitted {
         Ok((AuthDecision::Admitted { trusted }, ended)) => return Ok((trusted, ended)),
         Ok((AuthDecision::Redirect { location, cookie }, _)) => {
             redirect(&location, cookie).map(|()| ResponseBody::empty())

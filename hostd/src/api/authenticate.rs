@@ -7,6 +7,8 @@ use hostd_store::token_auth::{self, operator};
 use hyper::{HeaderMap, header::AUTHORIZATION};
 use protocol::api::{ApiErrorCode, TOKEN_SUBPROTOCOL, TokenScope};
 
+const INVALID: &str = "this token is unknown, revoked or expired";
+
 pub async fn authenticate(api: &Api, peer: Peer, headers: &HeaderMap) -> Result<Identity, CallError> {
     if api.settings.auth == Auth::Off && peer.is_loopback() {
         return Ok(operator("auth-off".to_owned()));
@@ -22,6 +24,15 @@ pub async fn authenticate(api: &Api, peer: Peer, headers: &HeaderMap) -> Result<
     }
 }
 
+/// Checks again that the API token is valid which a protocol authenticated, if there is one: a call may come long after
+/// the first one of its request.
+pub async fn delegated(api: &Api, caller: &Identity) -> Result<Identity, CallError> {
+    match api.store.token(&caller.via).await? {
+        Some(record) => token_auth::identity(record, api.now_ms()).ok_or_else(|| unauthorized(INVALID)),
+        None => Ok(caller.clone()),
+    }
+}
+
 /// The identity of callers of routes without authentication.
 pub fn anonymous() -> Identity {
     Identity { scope: TokenScope::Read, operator: false, ..operator(String::new()) }
@@ -33,7 +44,7 @@ fn is_trusted_uid(uid: u32) -> bool {
 
 async fn authenticate_token(api: &Api, token: &str) -> Result<Identity, CallError> {
     let found = token_auth::authenticate(&api.store, &api.settings.admin_hash, token, api.now_ms()).await?;
-    found.ok_or_else(|| unauthorized("this token is unknown, revoked or expired"))
+    found.ok_or_else(|| unauthorized(INVALID))
 }
 
 /// Returns the bearer token. WebSockets of browsers cannot set headers, so it may also be a subprotocol.

@@ -2,8 +2,13 @@
 
 use super::{Api, error::CallError, peer::Peer};
 use async_trait::async_trait;
-use axum::{Router, body::Body, response::Response};
+use axum::{
+    Router,
+    body::Body,
+    response::{IntoResponse, Response},
+};
 use hostd_clients::{ApiService, ClientParts, Clients, Protocol, SelectError};
+use hostd_core::Identity;
 use hostd_edge::ClientHosts;
 use hyper::{HeaderMap, Request, body::Incoming};
 use protocol::api::{ApiErrorCode, SandboxId};
@@ -39,8 +44,8 @@ impl ClientHosts for ClientsAtEdge {
         self.0.protocol_of_host(authority).is_some()
     }
 
-    fn opens_previews(&self, sandbox: &SandboxId, headers: &HeaderMap) -> bool {
-        self.0.opens_previews(sandbox, headers)
+    async fn previews_caller(&self, sandbox: &SandboxId, headers: &HeaderMap) -> Option<Identity> {
+        self.0.previews_caller(sandbox, headers).await
     }
 
     async fn serve(&self, authority: &str, mut request: Request<Incoming>) -> Option<Response> {
@@ -48,6 +53,10 @@ impl ClientHosts for ClientsAtEdge {
         // Not loopback, wherever the client is: there may be a proxy in front, so that `auth = off` does not apply.
         let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         request.extensions_mut().insert(Peer::Tcp { from: nowhere, local: nowhere, encrypted: false });
+        // The hostname says which protocol it is; the request may still have two credentials.
+        if let Err(error) = self.0.select(&request) {
+            return Some(CallError::from(error).into_response());
+        }
         Some(self.0.serve(protocol, request.map(Body::new)).await)
     }
 }

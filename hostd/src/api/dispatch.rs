@@ -250,9 +250,10 @@ async fn authorize(
     let peer =
         peer.ok_or_else(|| (None, CallError::new(ApiErrorCode::Forbidden, "the connection has no peer")))?;
     let caller = match connection.get::<DelegatedIdentity>() {
-        Some(DelegatedIdentity(caller)) => caller.clone(),
-        None => authenticate::authenticate(api, peer, headers).await.map_err(|failure| (None, failure))?,
+        Some(DelegatedIdentity(caller)) => authenticate::delegated(api, caller).await,
+        None => authenticate::authenticate(api, peer, headers).await,
     };
+    let caller = caller.map_err(|failure| (None, failure))?;
     if let Some(request) = connection.get::<Arc<ActiveRequest>>()
         && let Err(failure) = request.identify(&caller)
     {

@@ -22,14 +22,19 @@ pub async fn authenticate(
         return Ok(Some(operator("admin-token".to_owned())));
     }
     let found = store.token_by_hash(&hash).await?;
-    Ok(found.filter(|record| is_valid(record, now_ms)).map(|record| Identity {
+    Ok(found.and_then(|record| identity(record, now_ms)))
+}
+
+/// Returns the identity of a token; `None` for a revoked or expired one.
+pub fn identity(record: TokenRecord, now_ms: u64) -> Option<Identity> {
+    is_valid(&record, now_ms).then_some(Identity {
         tenant: record.tenant,
         principal: record.principal,
         scope: record.scope,
         operator: false,
         via: record.id,
         expires_ms: record.expires_ms,
-    }))
+    })
 }
 
 /// The operator of the host.

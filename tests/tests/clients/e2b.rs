@@ -1,10 +1,12 @@
 //! E2B: its control plane, by the published SDKs and by requests as they send them.
 
 use anyhow::{Context, Result, ensure};
+use base64::{Engine, prelude::BASE64_STANDARD_NO_PAD};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Request;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use tests::stock_clients::StockClient;
 use tests::{Caller, Hostd, Reply, scaled};
 
@@ -161,6 +163,10 @@ async fn a_key_is_an_ordinary_token_in_the_form_of_e2b() -> Result<()> {
     };
     let listed: Value = at_edge.call(request(Some(&e2b.key))?).await?.expect(200)?;
     ensure!(listed.as_array().is_some_and(|items| items.len() == 2), "{listed}");
+    let mut two = request(Some(&e2b.key))?;
+    two.headers_mut().insert("authorization", format!("Bearer {}", e2b.key).parse()?);
+    let two = at_edge.call(two).await?;
+    ensure!(two.status == 400, "two credentials: {} {}", two.status, two.text());
     for key in [None, Some("e2b_00"), Some("nonsense"), Some("")] {
         let refused: Value = at_edge.call(request(key)?).await?.expect(401)?;
         ensure!(refused["code"] == 401 && refused["message"].is_string(), "{key:?}: {refused}");
@@ -206,6 +212,138 @@ async fn what_e2b_knows_of_a_sandbox_outlives_hostd() -> Result<()> {
     let e2b = E2b { caller: Caller::tcp(hostd.url(), None), key: e2b.key };
     ensure!(e2b.connect(&id, 200).await?["envdAccessToken"] == tokens[0], "a crash changes no token");
     e2b.done("DELETE", &path, &Value::Null).await?;
+    hostd.stop().await
+}
+
+/// Requests to one sandbox with the tokens that a caller got.
+struct Inside<'a> {
+    hostd: &'a Hostd,
+    id: &'a str,
+    envd: String,
+    traffic: String,
+}
+
+impl Inside<'_> {
+    async fn connect<'a>(hostd: &'a Hostd, id: &'a str, e2b: &E2b, status: u16) -> Result<Inside<'a>> {
+        let connected = e2b.connect(id, status).await?;
+        let token = |name: &str| connected[name].as_str().context("a token").map(str::to_owned);
+        Ok(Inside { hostd, id, envd: token("envdAccessToken")?, traffic: token("trafficAccessToken")? })
+    }
+
+    async fn sends(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> Result<u16> {
+        let mut request = Request::builder().method(method).uri(path).header("e2b-sandbox-id", self.id);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(Bytes::from_static(b"{}")))?;
+        Ok(Caller::tcp(self.hostd.url(), None).call(request).await?.status)
+    }
+
+    async fn environment(&self) -> Result<u16> {
+        self.sends("GET", "/envs", &[("x-access-token", &self.envd)]).await
+    }
+
+    /// Lists the contexts of code, of which there are none.
+    async fn contexts(&self) -> Result<u16> {
+        let headers = [("e2b-sandbox-port", "49999"), ("e2b-traffic-access-token", self.traffic.as_str())];
+        self.sends("GET", "/contexts", &headers).await
+    }
+
+    fn signed_path(&self) -> String {
+        let digest = Sha256::digest(format!("/etc/hosts:read::{}", self.envd));
+        let signature = BASE64_STANDARD_NO_PAD.encode(digest).replace('+', "%2B");
+        format!("/files?path=/etc/hosts&signature=v1_{signature}")
+    }
+
+    async fn signed(&self) -> Result<u16> {
+        self.sends("GET", &self.signed_path(), &[]).await
+    }
+
+    /// The same at the hostname, with a key beside the signature.
+    async fn signed_with_key(&self, edge: &str, key: &str) -> Result<u16> {
+        let host = format!("49983-{}.localhost:{edge}", self.id);
+        let request = Request::get(self.signed_path()).header("host", host).header("x-api-key", key);
+        let edge = Caller::tcp(&format!("http://127.0.0.1:{edge}"), None);
+        Ok(edge.call(request.body(Full::new(Bytes::new()))?).await?.status)
+    }
+
+    /// Opens the private preview of a port where nothing listens.
+    async fn preview(&self, edge: &str) -> Result<u16> {
+        let host = format!("3000-{}.localhost:{edge}", self.id);
+        let request =
+            Request::get("/").header("host", host).header("e2b-traffic-access-token", &self.traffic);
+        let edge = Caller::tcp(&format!("http://127.0.0.1:{edge}"), None);
+        Ok(edge.call(request.body(Full::new(Bytes::new()))?).await?.status)
+    }
+}
+
+#[tokio::test]
+async fn tokens_of_a_sandbox_end_with_the_key_and_with_the_share_behind_them() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let (ann, bob) = (E2b::new(&hostd, "ann", "run").await?, E2b::new(&hostd, "bob", "run").await?);
+    let created = ann
+        .create(&json!({"templateID": "base", "network": {"allowPublicTraffic": false}, "timeout": 3600}))
+        .await?;
+    let id = id_of(&created)?.to_owned();
+    let own = ann.own().create(&json!({"ports": [3000]})).await?;
+    let preview = ann.own().sandbox(&own).await?["previews"]["3000"].clone();
+    let edge = preview.as_str().and_then(|url| url.rsplit_once(':')).context("a preview")?.1.to_owned();
+    let share = format!("/v1/sandboxes/{id}/shares/principals/bob");
+    let _: Value = ann.own().put(&share, &json!({"access": "run"})).await?.expect(200)?;
+    let of_ann = Inside::connect(&hostd, &id, &ann, 200).await?;
+    let of_bob = Inside::connect(&hostd, &id, &bob, 200).await?;
+    let opened = of_ann.preview(&edge).await?;
+    for inside in [&of_ann, &of_bob] {
+        ensure!(inside.environment().await? == 200 && inside.signed().await? == 200);
+        ensure!(inside.contexts().await? == 501, "another image");
+        ensure!(inside.preview(&edge).await? == opened && opened >= 500);
+        ensure!(inside.signed_with_key(&edge, &ann.key).await? == 400, "two credentials");
+        // The token of previews runs no code.
+        let previews = [("e2b-sandbox-port", "49999"), ("e2b-traffic-access-token", inside.traffic.as_str())];
+        ensure!(inside.sends("POST", "/execute", &previews).await? == 401);
+    }
+
+    let unshared = ann.own().delete(&share).await?;
+    ensure!(unshared.status == 204, "{} {}", unshared.status, unshared.text());
+    for status in [of_bob.environment().await?, of_bob.signed().await?, of_bob.contexts().await?] {
+        ensure!(status == 404, "it is not shared any more: {status}");
+    }
+    ensure!((401..500).contains(&of_bob.preview(&edge).await?) && of_ann.preview(&edge).await? == opened);
+    ensure!(of_ann.environment().await? == 200 && of_ann.signed().await? == 200);
+
+    let operator = hostd.operator()?;
+    let tokens: Value = operator.get("/v1/tokens").await?.expect(200)?;
+    let of = |token: &&Value| token["principal"] == "ann";
+    let token = tokens["items"].as_array().context("items")?.iter().find(of).context("the key")?;
+    let path = format!("/v1/tokens/{}", token["id"].as_str().context("an id")?);
+    let revoked = operator.delete(&path).await?;
+    ensure!(revoked.status == 204, "{} {}", revoked.status, revoked.text());
+    for status in [of_ann.environment().await?, of_ann.signed().await?, of_ann.contexts().await?] {
+        ensure!(status == 401, "its key is revoked: {status}");
+    }
+    ensure!((401..500).contains(&of_ann.preview(&edge).await?));
+    hostd.stop().await
+}
+
+#[tokio::test]
+async fn a_token_ends_when_its_sandbox_is_resumed_whoever_does_it() -> Result<()> {
+    let hostd = Hostd::start().await?;
+    let ann = E2b::new(&hostd, "ann", "run").await?;
+    let reader = E2b::new(&hostd, "ann", "read").await?;
+    let id = ann.own().create(&json!({"idle_policy": "always_on"})).await?;
+    let mut before = Inside::connect(&hostd, &id, &ann, 200).await?;
+    for verb in ["pause", "stop"] {
+        let path = |verb: &str| format!("/v1/sandboxes/{id}/{verb}");
+        let _: Value = ann.own().post(&path(verb), &json!({})).await?.expect(200)?;
+        // Who may not start it changes nothing.
+        let refused = reader.send("POST", &format!("/sandboxes/{id}/connect"), &json!({})).await?;
+        ensure!(refused.status == 403, "{} {}", refused.status, refused.text());
+        let _: Value = ann.own().post(&path("start"), &json!({})).await?.expect(200)?;
+        ensure!(before.environment().await? == 401 && before.signed().await? == 401, "after {verb}");
+        let after = Inside::connect(&hostd, &id, &ann, 200).await?;
+        ensure!(after.environment().await? == 200 && after.signed().await? == 200, "after {verb}");
+        before = after;
+    }
     hostd.stop().await
 }
 
@@ -261,6 +399,7 @@ async fn a_create_is_done_once_for_a_key_and_bad_requests_are_refused_in_the_for
     ensure!(mismatch["error_code"] == "idempotency_request_mismatch", "{mismatch}");
 
     let reader = E2b::new(&hostd, "ann", "read").await?;
+    let unknown = E2b { caller: e2b.caller.clone(), key: "e2b_00".to_owned() };
     let id = id_of(&one)?;
     let (sandbox, big) = (format!("/sandboxes/{id}"), format!("\"{}\"", "x".repeat(2 << 20)));
     let table = [
@@ -275,6 +414,8 @@ async fn a_create_is_done_once_for_a_key_and_bad_requests_are_refused_in_the_for
         (&e2b, "POST", "/v2/sandboxes", r#"{"network": {"rules": {"a.com": []}}}"#, 400),
         (&e2b, "POST", "/v2/sandboxes", r#"{"mcp": {"x": {}}}"#, 400),
         (&e2b, "POST", "/v2/sandboxes", &big, 413),
+        // Nothing is read for a caller without a valid key.
+        (&unknown, "POST", "/v2/sandboxes", &big, 401),
         (&e2b, "POST", &format!("{sandbox}/timeout"), "{}", 400),
         (&e2b, "POST", &format!("{sandbox}/fork"), r#"{"count": 0}"#, 400),
         (&e2b, "POST", &format!("{sandbox}/resume"), "{}", 409),

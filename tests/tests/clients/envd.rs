@@ -62,15 +62,17 @@ impl Fixture {
     }
 }
 
-/// The token of a sandbox that no client resumed yet, as hostd signs it with the key of the instance.
+/// The token of a sandbox that no client resumed yet and whose owner holds it, as hostd signs it with the key of the
+/// instance.
 fn envd_token(hostd: &Hostd, sandbox: &str) -> Result<String> {
     let text = std::fs::read_to_string(hostd.data().join("key"))?;
     let instance = hex(text.trim())?;
     let clients = hmac(&instance, b"slipway clients 1\0");
-    let parts = [b"e2b envd".as_slice(), sandbox.as_bytes(), &0_u64.to_be_bytes()];
+    let parts = [b"e2b envd".as_slice(), sandbox.as_bytes(), &0_u64.to_be_bytes(), b"owner"];
     let signed: Vec<u8> =
         parts.iter().flat_map(|part| [&(part.len() as u64).to_be_bytes()[..], part].concat()).collect();
-    Ok(format!("slc_{}", BASE64_URL_SAFE_NO_PAD.encode(hmac(&clients, &signed))))
+    let token = [&hmac(&clients, &signed)[..], b"owner"].concat();
+    Ok(format!("slc_{}", BASE64_URL_SAFE_NO_PAD.encode(token)))
 }
 
 fn hex(text: &str) -> Result<Vec<u8>> {

@@ -47,6 +47,14 @@ struct Status {
     message: String,
 }
 
+/// Whether the request has code to run.
+pub fn runs_code(method: &Method, path: &str) -> bool {
+    match Verb::of(method, path) {
+        Some(Verb::Execute) => true,
+        Some(Verb::Create | Verb::List | Verb::Remove { .. } | Verb::Restart { .. }) | None => false,
+    }
+}
+
 pub async fn serve(clients: &Clients, sandbox: &Authorized, request: Request<Body>) -> Response {
     match run(clients, sandbox, request).await {
         Ok(response) => response,

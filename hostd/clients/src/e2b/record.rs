@@ -1,7 +1,7 @@
 //! What E2B knows of a sandbox and Slipway does not: kept in the store beside the sandbox, out of sight of the user's
 //! metadata. A sandbox that was not made through E2B has the default.
 
-use crate::Clients;
+use crate::{Clients, token_holder::TokenHolder};
 use hostd_store::StoreError;
 use protocol::api::SandboxId;
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,8 @@ use serde_json::Value;
 use tracing::error;
 
 const PROTOCOL: &str = "e2b";
+/// API tokens whose signed URLs of one sandbox are good at a time.
+const HOLDERS_MAX: usize = 64;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -23,8 +25,12 @@ pub struct E2bRecord {
     /// The rules as asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Value>,
-    /// The number of the token that envd takes: each resume takes the next.
+    /// The number of the token that envd takes. The store counts it up with each resume.
     pub generation: u64,
+    /// Ids of the API tokens that got the token of envd: signed URLs are checked with the tokens of all of them. Newest
+    /// last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<String>,
 }
 
 /// What happens when the timeout has passed.
@@ -42,17 +48,6 @@ pub enum AtTimeout {
 impl E2bRecord {
     pub fn is_made_by_e2b(&self) -> bool {
         !self.template.is_empty()
-    }
-}
-
-/// Returns the generation of the token that envd takes. No token has the one that is returned if the store fails.
-pub async fn generation(clients: &Clients, sandbox: &SandboxId) -> u64 {
-    match load(clients, sandbox).await {
-        Ok(record) => record.generation,
-        Err(error) => {
-            error!(%sandbox, %error, "failed to read the generation of an envd token");
-            u64::MAX
-        }
     }
 }
 
@@ -78,7 +73,31 @@ pub async fn insert(
 ) -> Result<E2bRecord, StoreError> {
     change(clients, sandbox, move |present| match present.is_made_by_e2b() {
         true => present,
-        false => E2bRecord { generation: present.generation, ..record },
+        false => E2bRecord { generation: present.generation, holders: present.holders, ..record },
+    })
+    .await
+}
+
+/// Notes who gets the token of a sandbox, and returns the record as it is then.
+pub async fn hand_out(
+    clients: &Clients,
+    sandbox: &SandboxId,
+    holder: &TokenHolder,
+) -> Result<E2bRecord, StoreError> {
+    let id = match holder {
+        // Always one of them.
+        TokenHolder::Owner => None,
+        TokenHolder::ApiToken(id) => Some(id.clone()),
+    };
+    change(clients, sandbox, move |mut record| {
+        if let Some(id) = id
+            && !record.holders.contains(&id)
+        {
+            let excess = (record.holders.len() + 1).saturating_sub(HOLDERS_MAX);
+            record.holders.drain(..excess);
+            record.holders.push(id);
+        }
+        record
     })
     .await
 }

@@ -1,22 +1,25 @@
-//! The token that opens the private previews of one sandbox, and its code interpreter, as long as the sandbox exists.
+//! The token that opens the private previews of one sandbox, and the contexts of its code interpreter. It stands for its
+//! holder.
 
-use crate::ClientKey;
+use crate::{ClientKey, token_holder::TokenHolder};
 use hyper::{HeaderMap, header::HeaderName};
 use protocol::api::SandboxId;
 
 pub const HEADER: HeaderName = HeaderName::from_static("e2b-traffic-access-token");
-const PURPOSE: &str = "e2b traffic";
+pub const PURPOSE: &str = "e2b traffic";
 
-pub fn mint(key: &ClientKey, sandbox: &SandboxId) -> String {
-    key.mint(PURPOSE, &[sandbox.as_str().as_bytes()])
+pub fn mint(key: &ClientKey, sandbox: &SandboxId, holder: &TokenHolder) -> String {
+    holder.mint(key, PURPOSE, &[sandbox.as_str().as_bytes()])
 }
 
-/// Whether the headers have the token of this sandbox, once.
-pub fn opens(key: &ClientKey, sandbox: &SandboxId, headers: &HeaderMap) -> bool {
+/// Returns the holder of the token of this sandbox, if the headers have it, once.
+pub fn holder(key: &ClientKey, sandbox: &SandboxId, headers: &HeaderMap) -> Option<TokenHolder> {
     let mut values = headers.get_all(HEADER).iter();
-    let token = values.next().and_then(|value| value.to_str().ok());
-    values.next().is_none()
-        && token.is_some_and(|token| key.accepts(PURPOSE, &[sandbox.as_str().as_bytes()], token))
+    let token = values.next()?.to_str().ok()?;
+    match values.next() {
+        None => TokenHolder::verified(key, PURPOSE, &[sandbox.as_str().as_bytes()], token),
+        Some(_) => None,
+    }
 }
 
 #[cfg(test)]
@@ -28,13 +31,14 @@ mod tests {
         let key = ClientKey::new(&[7; 32]);
         let sandbox = |text: &str| text.parse::<SandboxId>().expect("an id");
         let (one, other) = (sandbox("01k7k0000000000000000000aa"), sandbox("01k7k0000000000000000000ab"));
+        let token = TokenHolder::ApiToken("token-1".to_owned());
         let mut headers = HeaderMap::new();
-        assert!(!opens(&key, &one, &headers), "no header");
-        headers.insert(HEADER, mint(&key, &one).parse().expect("a header"));
-        assert!(opens(&key, &one, &headers));
-        assert!(!opens(&key, &other, &headers));
-        assert!(!opens(&ClientKey::new(&[8; 32]), &one, &headers));
-        headers.append(HEADER, mint(&key, &one).parse().expect("a header"));
-        assert!(!opens(&key, &one, &headers), "twice");
+        assert_eq!(holder(&key, &one, &headers), None, "no header");
+        headers.insert(HEADER, mint(&key, &one, &token).parse().expect("a header"));
+        assert_eq!(holder(&key, &one, &headers), Some(token.clone()));
+        assert_eq!(holder(&key, &other, &headers), None);
+        assert_eq!(holder(&ClientKey::new(&[8; 32]), &one, &headers), None);
+        headers.append(HEADER, mint(&key, &one, &token).parse().expect("a header"));
+        assert_eq!(holder(&key, &one, &headers), None, "twice");
     }
 }

@@ -6,7 +6,7 @@ use super::{
     query::Query,
     view::{SandboxState, state},
 };
-use crate::{ApiClient, Clients};
+use crate::{ApiClient, Clients, token_holder::TokenHolder};
 use bytes::Bytes;
 use hyper::{Method, header::HeaderValue};
 use protocol::api::{ApiErrorCode, Page, SandboxId, SandboxView, TtlChange};
@@ -16,12 +16,22 @@ use serde_json::Value;
 pub struct Call {
     pub clients: Clients,
     pub api: ApiClient,
+    /// The key of the caller; none on the Unix socket.
+    pub key: Option<String>,
     pub query: Query,
     pub idempotency_key: Option<HeaderValue>,
     pub body: Bytes,
 }
 
 impl Call {
+    /// Whom tokens stand for that the caller gets.
+    pub async fn holder(&self) -> Result<TokenHolder, E2bError> {
+        match &self.key {
+            Some(key) => Ok(TokenHolder::of_key(&self.clients, key).await?),
+            None => Ok(TokenHolder::Owner),
+        }
+    }
+
     /// The body; one that is absent is an empty object.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, E2bError> {
         let body: &[u8] = if self.body.is_empty() { b"{}" } else { &self.body };

@@ -2,8 +2,11 @@
 //!
 //! ```text
 //!  running ── connect ──▶ 200, the timeout is extended
-//!  paused ─── connect, resume ──▶ timeout that pauses ─▶ next token ─▶ start ─▶ timeout as asked ──▶ 201
+//!  paused ─── connect, resume ──▶ timeout that pauses ─▶ start: the next token ─▶ timeout as asked ──▶ 201
 //! ```
+//!
+//! The store counts the token up with the start, whoever asks for it: a token of the time before a pause opens nothing
+//! after it.
 //!
 //! A crash between two of these steps leaves a sandbox that is paused, or will be: none is lost, and none runs for ever.
 
@@ -29,8 +32,7 @@ pub async fn connect(call: &Call, id: &str) -> Result<Response, E2bError> {
     let view = call.sandbox(id).await?;
     if state(&view) == SandboxState::Running && is_kept_running(call, &view).await? {
         extend(call, &view, asked.timeout.unwrap_or(limits::TIMEOUT_DEFAULT_S)).await?;
-        let record = record::load(&call.clients, &view.id).await?;
-        return Ok(respond::json(StatusCode::OK, &view::connected(call, &view, &record)));
+        return Ok(respond::json(StatusCode::OK, &view::connected(call, &view).await?));
     }
     start(call, id, asked).await
 }
@@ -70,32 +72,21 @@ async fn start(call: &Call, id: &str, asked: Connect) -> Result<Response, E2bErr
         let kept = if at_timeout == AtTimeout::Kill { AtTimeout::Pause } else { at_timeout };
         call.set_ttl(&view.id, &ttl_change(timeout_s.max(limits::LAUNCH_MARGIN_S), kept)).await?;
     }
-    let record = match state(&view) {
-        SandboxState::Paused => rotated(call, &view, &seen, at_timeout).await?,
+    let was_paused = match state(&view) {
+        SandboxState::Paused => true,
         // It is being created, or another connect resumes it.
-        SandboxState::Running | SandboxState::Gone => seen,
+        SandboxState::Running | SandboxState::Gone => false,
     };
     if asked.memory == Some(false) && view.status == SandboxStatus::Paused {
         call.verb(&view.id, "stop").await?;
     }
     let mut view = call.verb(&view.id, "start").await?;
+    if was_paused && at_timeout != seen.at_timeout {
+        let change = move |record| E2bRecord { at_timeout, ..record };
+        record::change(&call.clients, &view.id, change).await?;
+    }
     if has_timeout {
         view = call.set_ttl(&view.id, &ttl_change(timeout_s, at_timeout)).await?;
     }
-    Ok(respond::json(StatusCode::CREATED, &view::connected(call, &view, &record)))
-}
-
-/// Takes the next token. Of two that resume a sandbox at once, both get the same.
-async fn rotated(
-    call: &Call,
-    view: &SandboxView,
-    seen: &E2bRecord,
-    at_timeout: AtTimeout,
-) -> Result<E2bRecord, E2bError> {
-    let before = seen.generation;
-    let next = move |record: E2bRecord| match record.generation == before {
-        true => E2bRecord { generation: before.wrapping_add(1), at_timeout, ..record },
-        false => record,
-    };
-    Ok(record::change(&call.clients, &view.id, next).await?)
+    Ok(respond::json(StatusCode::CREATED, &view::connected(call, &view).await?))
 }

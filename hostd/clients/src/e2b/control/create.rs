@@ -74,7 +74,8 @@ pub async fn create(call: &Call) -> Result<Response, E2bError> {
     let (recorded, timed) =
         tokio::join!(record::insert(&call.clients, &view.id, record_of(&new, &plan)), timed);
     timed?;
-    Ok(respond::json(StatusCode::CREATED, &view::connected(call, &view, &recorded?)))
+    recorded?;
+    Ok(respond::json(StatusCode::CREATED, &view::connected(call, &view).await?))
 }
 
 fn plan(new: &NewSandbox) -> Result<Plan, E2bError> {
@@ -109,7 +110,7 @@ fn record_of(new: &NewSandbox, plan: &Plan) -> E2bRecord {
         auto_resume: new.auto_resume.as_ref().is_some_and(|resume| resume.enabled),
         allow_internet_access: new.allow_internet_access,
         network: new.network.clone().filter(|network| !network.is_null()),
-        generation: 0,
+        ..E2bRecord::default()
     }
 }
 

@@ -45,8 +45,8 @@ pub async fn fork(call: &Call, id: &str) -> Result<Response, E2bError> {
         idle_policy: Some(IdlePolicy::AlwaysOn),
         ..SnapshotFork::default()
     };
-    let record =
-        E2bRecord { template: view::template(&origin, &origin_record), generation: 0, ..origin_record };
+    let template = view::template(&origin, &origin_record);
+    let record = E2bRecord { template, generation: 0, holders: Vec::new(), ..origin_record };
     let forks = stream::iter(0..count).map(|_| one(call, &snapshot.id, &order, &record));
     let results: Vec<_> = forks.buffered(limits::FORKS_AT_ONCE).collect().await;
     // The forks keep its files.
@@ -66,8 +66,8 @@ async fn one(
 ) -> Result<ConnectedSandbox, E2bError> {
     let path = format!("/v1/snapshots/{snapshot}/fork?wait={}s", limits::WAIT_S);
     let view: SandboxView = call.api.post(&path, order).await?;
-    let record = record::insert(&call.clients, &view.id, record.clone()).await?;
-    Ok(view::connected(call, &view, &record))
+    record::insert(&call.clients, &view.id, record.clone()).await?;
+    view::connected(call, &view).await
 }
 
 fn result(made: &Result<ConnectedSandbox, E2bError>) -> ForkResult<'_> {

@@ -7,21 +7,27 @@ use super::{
     route::{Operation, route},
     snapshots,
 };
-use crate::{ApiClient, Clients, Credential, respond, select::E2B_KEY};
+use crate::{ApiClient, Clients, Credential, respond, select::E2B_KEY, unread_body};
 use axum::{body::Body, response::Response};
 use hyper::{HeaderMap, Request, header::AUTHORIZATION};
+use serde::de::IgnoredAny;
 
 pub async fn serve(clients: &Clients, request: Request<Body>) -> Response {
-    answer(clients, request).await.unwrap_or_else(E2bError::respond)
+    let handler = async |request| answer(clients, request).await.unwrap_or_else(E2bError::respond);
+    unread_body::handle(request, handler).await
 }
 
 async fn answer(clients: &Clients, request: Request<Body>) -> Result<Response, E2bError> {
     let operation = route(request.method(), request.uri().path())?;
-    let api = ApiClient::of(clients.parts.api.clone(), &request, credential(request.headers()));
+    let key = key(request.headers());
+    let credential = key.clone().map_or(Credential::Connection, Credential::Token);
+    let api = ApiClient::of(clients.parts.api.clone(), &request, credential);
     let query = Query::parse(request.uri())?;
     let idempotency_key = request.headers().get("idempotency-key").cloned();
+    // Nothing is read for a caller without a valid key.
+    let _: IgnoredAny = api.get("/v1/identity").await?;
     let body = respond::read(request.into_body(), limits::BODY_MAX_BYTES).await?;
-    perform(&Call { clients: clients.clone(), api, query, idempotency_key, body }, operation).await
+    perform(&Call { clients: clients.clone(), api, key, query, idempotency_key, body }, operation).await
 }
 
 async fn perform(call: &Call, operation: Operation) -> Result<Response, E2bError> {
@@ -48,13 +54,10 @@ async fn perform(call: &Call, operation: Operation) -> Result<Response, E2bError
 }
 
 /// The key of the request; on E2B's own hostname, a token will do as well.
-fn credential(headers: &HeaderMap) -> Credential {
-    let text = |value: &hyper::header::HeaderValue| value.to_str().unwrap_or_default().to_owned();
+fn key(headers: &HeaderMap) -> Option<String> {
     if let Some(key) = headers.get(E2B_KEY) {
-        return Credential::Token(text(key));
+        return Some(key.to_str().unwrap_or_default().to_owned());
     }
-    match headers.get(AUTHORIZATION) {
-        Some(value) => Credential::Token(hostd_core::bearer(value).unwrap_or_default().to_owned()),
-        None => Credential::Connection,
-    }
+    let value = headers.get(AUTHORIZATION)?;
+    Some(hostd_core::bearer(value).unwrap_or_default().to_owned())
 }

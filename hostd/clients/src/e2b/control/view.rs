@@ -1,9 +1,9 @@
 //! Sandboxes as E2B's SDKs read them.
 
-use super::{call::Call, limits};
+use super::{call::Call, error::E2bError, limits};
 use crate::e2b::{
     envd_token,
-    record::{AtTimeout, E2bRecord},
+    record::{self, AtTimeout, E2bRecord},
     traffic_token,
 };
 use hostd_core::{Previews, rfc3339};
@@ -109,19 +109,22 @@ pub fn template(view: &SandboxView, record: &E2bRecord) -> String {
     if record.is_made_by_e2b() { record.template.clone() } else { view.image.clone() }
 }
 
-pub fn connected(call: &Call, view: &SandboxView, record: &E2bRecord) -> ConnectedSandbox {
+/// The sandbox with its tokens, which stand for the caller.
+pub async fn connected(call: &Call, view: &SandboxView) -> Result<ConnectedSandbox, E2bError> {
     let parts = &call.clients.parts;
-    let template = template(view, record);
-    ConnectedSandbox {
+    let holder = call.holder().await?;
+    let record = record::hand_out(&call.clients, &view.id, &holder).await?;
+    let template = template(view, &record);
+    Ok(ConnectedSandbox {
         alias: template.clone(),
         template,
         id: view.id.to_string(),
         client: CLIENT,
         envd_version: ENVD_VERSION,
-        envd_access_token: envd_token::mint(&parts.key, &view.id, record.generation),
-        traffic_access_token: traffic_token::mint(&parts.key, &view.id),
+        envd_access_token: envd_token::mint(&parts.key, &view.id, record.generation, &holder),
+        traffic_access_token: traffic_token::mint(&parts.key, &view.id, &holder),
         domain: domain(&parts.previews),
-    }
+    })
 }
 
 pub fn listed(view: &SandboxView, record: &E2bRecord, now_ms: u64) -> ListedSandbox {

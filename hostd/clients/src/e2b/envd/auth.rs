@@ -1,16 +1,22 @@
 //! Which sandbox a request is for, and whether its caller may use it.
 
-use super::{http_error, http_error::HttpError, sandbox_api::SandboxApi};
+use super::{files::SignatureError, http_error, http_error::HttpError, sandbox_api::SandboxApi};
 use crate::{
     ApiClient, Clients, Credential,
-    e2b::{envd_token, record, traffic_token},
+    e2b::{envd_token, interpreter, record, record::E2bRecord, traffic_token},
     select::{CODE_INTERPRETER_PORT, E2B_KEY, E2B_SANDBOX_ID, E2B_SANDBOX_TOKEN, ENVD_PORT},
+    token_holder::TokenHolder,
 };
-use axum::{body::Body, response::Response};
-use hostd_core::{Goal, Identity};
-use hostd_store::SandboxRecord;
-use hyper::{HeaderMap, Request, header::HOST, header::HeaderName};
-use protocol::api::{SandboxId, SandboxStatus, TokenScope};
+use axum::response::Response;
+use hostd_core::Goal;
+use hostd_store::{SandboxRecord, StoreError};
+use hyper::{
+    HeaderMap, Request, StatusCode,
+    header::{HOST, HeaderName},
+    http::request::Parts,
+};
+use protocol::api::{SandboxId, SandboxStatus};
+use tracing::error;
 
 const SANDBOX_PORT: HeaderName = HeaderName::from_static("e2b-sandbox-port");
 
@@ -64,18 +70,25 @@ impl Authorized {
 pub struct Found {
     pub record: SandboxRecord,
     /// Of its tokens, those of this generation are valid.
-    pub generation: u64,
+    pub e2b: E2bRecord,
 }
 
 /// Looks up a sandbox that runs, or that sleeps without its client's wish. `Err` is the answer where there is none.
 pub async fn find(clients: &Clients, sandbox: &str) -> Result<Found, Box<Response>> {
     let gone = || Box::new(http_error::sandbox_gone(sandbox));
+    let failed = |error: StoreError| Box::new(unreadable(&error).respond());
     let id: SandboxId = sandbox.parse().map_err(|_| gone())?;
-    let record = clients.parts.store.sandbox(&id).await.ok().flatten().ok_or_else(gone)?;
+    let record = clients.parts.store.sandbox(&id).await.map_err(failed)?.ok_or_else(gone)?;
     if !is_reachable(&record) {
         return Err(gone());
     }
-    Ok(Found { generation: record::generation(clients, &id).await, record })
+    Ok(Found { e2b: record::load(clients, &id).await.map_err(failed)?, record })
+}
+
+/// The sandbox may well be there.
+fn unreadable(error: &StoreError) -> HttpError {
+    error!(%error, "a sandbox or its token cannot be read");
+    HttpError::new(StatusCode::SERVICE_UNAVAILABLE, "the sandbox cannot be looked up now; try again")
 }
 
 /// Whether the sandbox is there for its clients. One that was paused or stopped is gone until they connect to it again; one
@@ -85,29 +98,22 @@ fn is_reachable(record: &SandboxRecord) -> bool {
     match state.status {
         SandboxStatus::Error | SandboxStatus::Destroyed => false,
         SandboxStatus::Creating | SandboxStatus::Running | SandboxStatus::Paused | SandboxStatus::Stopped => {
-            match state.goal {
-                Goal::Running => true,
-                Goal::Paused => state.dozing,
-                Goal::Stopped => state.evicted().is_some(),
-                Goal::Destroyed => false,
-            }
+            state.goal != Goal::Destroyed && !state.is_put_down()
         }
     }
 }
 
 /// Checks the credential of the request.
-pub fn authorize(clients: &Clients, request: &Request<Body>, found: Found) -> Result<Authorized, HttpError> {
-    let Found { record, generation } = found;
-    let credential = match presented(request.headers()) {
-        Presented::SandboxToken(token)
-            if envd_token::verify(&clients.parts.key, &record.id, generation, &token) =>
-        {
-            owner_of(&record)
-        }
-        Presented::SandboxToken(_) => {
-            return Err(HttpError::unauthorized(
-                "unauthorized access, the access token is not valid for this sandbox",
-            ));
+pub async fn authorize(clients: &Clients, request: &Parts, found: Found) -> Result<Authorized, HttpError> {
+    let record = &found.record;
+    let credential = match presented(&request.headers) {
+        Presented::SandboxToken(token) => {
+            let key = &clients.parts.key;
+            let holder = envd_token::verified(key, &record.id, found.e2b.generation, &token);
+            let holder = holder.ok_or_else(|| {
+                HttpError::unauthorized("unauthorized access, the access token is not valid for this sandbox")
+            })?;
+            held_by(clients, record, &holder, envd_token::PURPOSE).await?
         }
         Presented::ApiKey(key) => Credential::Token(key),
         Presented::Nothing => {
@@ -116,37 +122,77 @@ pub fn authorize(clients: &Clients, request: &Request<Body>, found: Found) -> Re
             ));
         }
     };
-    Ok(with(clients, request, record, credential))
+    Ok(with(clients, request, found.record, credential))
 }
 
-/// Checks the credential of a request for the code interpreter: its SDKs send the token of previews with some calls, and no
-/// other.
-pub fn authorize_interpreter(
+/// Checks the credential of a request for the code interpreter: with calls about contexts its SDKs send the token of
+/// previews, and no other. Code needs what commands need.
+pub async fn authorize_interpreter(
     clients: &Clients,
-    request: &Request<Body>,
+    request: &Parts,
     found: Found,
 ) -> Result<Authorized, HttpError> {
-    let has_token = request.headers().contains_key(E2B_SANDBOX_TOKEN);
-    if !has_token && traffic_token::opens(&clients.parts.key, &found.record.id, request.headers()) {
-        return Ok(authorized_otherwise(clients, request, found));
+    let headers = &request.headers;
+    let by_previews = match presented(headers) {
+        Presented::Nothing if !interpreter::runs_code(&request.method, request.uri.path()) => {
+            traffic_token::holder(&clients.parts.key, &found.record.id, headers)
+        }
+        Presented::Nothing | Presented::SandboxToken(_) | Presented::ApiKey(_) => None,
+    };
+    match by_previews {
+        Some(holder) => {
+            let credential = held_by(clients, &found.record, &holder, traffic_token::PURPOSE).await?;
+            Ok(with(clients, request, found.record, credential))
+        }
+        None => authorize(clients, request, found).await,
     }
-    authorize(clients, request, found)
 }
 
-/// The sandbox, for a request that proved another way that it may use it.
-pub fn authorized_otherwise(clients: &Clients, request: &Request<Body>, found: Found) -> Authorized {
-    let credential = owner_of(&found.record);
-    with(clients, request, found.record, credential)
-}
-
-fn with(
+/// Checks the signature of a URL, which was made with the token of one of its holders.
+pub async fn authorize_signed(
     clients: &Clients,
-    request: &Request<Body>,
-    record: SandboxRecord,
-    credential: Credential,
-) -> Authorized {
+    request: &Parts,
+    found: Found,
+    check: impl Fn(&str) -> Result<(), SignatureError>,
+) -> Result<Authorized, HttpError> {
+    if request.headers.contains_key(E2B_KEY) {
+        return Err(HttpError::bad_request("the request has a signature and X-API-KEY; send one"));
+    }
+    let Found { record, e2b } = found;
+    let ids = e2b.holders.iter().rev().cloned().map(TokenHolder::ApiToken);
+    let mut checked = Err(SignatureError::Invalid);
+    for holder in std::iter::once(TokenHolder::Owner).chain(ids) {
+        checked = check(&envd_token::mint(&clients.parts.key, &record.id, e2b.generation, &holder));
+        match checked {
+            Ok(()) => {
+                let credential = held_by(clients, &record, &holder, envd_token::PURPOSE).await?;
+                return Ok(with(clients, request, record, credential));
+            }
+            Err(SignatureError::Expired) => break,
+            Err(SignatureError::Invalid) => {}
+        }
+    }
+    let error = checked.err().unwrap_or(SignatureError::Invalid);
+    Err(HttpError::unauthorized(error.to_string()))
+}
+
+/// Acts as the holder of a token, on this sandbox only.
+async fn held_by(
+    clients: &Clients,
+    record: &SandboxRecord,
+    holder: &TokenHolder,
+    purpose: &str,
+) -> Result<Credential, HttpError> {
+    let identity = holder.identity(clients, &record.id, purpose).await;
+    let identity = identity.map_err(|error| unreadable(&error))?.ok_or_else(|| {
+        HttpError::unauthorized("unauthorized access, the API key behind this token is revoked or expired")
+    })?;
+    Ok(Credential::OnSandbox(Box::new(identity), record.id))
+}
+
+fn with(clients: &Clients, request: &Parts, record: SandboxRecord, credential: Credential) -> Authorized {
     let by_key = matches!(credential, Credential::Token(_));
-    let client = ApiClient::of(clients.parts.api.clone(), request, credential);
+    let client = ApiClient::of_parts(clients.parts.api.clone(), request, credential);
     Authorized { api: SandboxApi::new(client, record.id), record, by_key }
 }
 
@@ -165,19 +211,6 @@ fn presented(headers: &HeaderMap) -> Presented {
         (None, Some(key)) => Presented::ApiKey(key),
         (None, None) => Presented::Nothing,
     }
-}
-
-/// Acts as the owner of the sandbox, on this sandbox only.
-fn owner_of(record: &SandboxRecord) -> Credential {
-    let identity = Identity {
-        tenant: record.owner.tenant.clone(),
-        principal: record.owner.principal.clone(),
-        scope: TokenScope::Run,
-        operator: false,
-        via: format!("e2b:{}", record.id),
-        expires_ms: None,
-    };
-    Credential::OnSandbox(Box::new(identity), record.id)
 }
 
 #[cfg(test)]

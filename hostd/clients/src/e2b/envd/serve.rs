@@ -13,7 +13,7 @@ use crate::{
     Clients,
     e2b::{
         connect::{self, CallKind, CallOptions, Code, ConnectError},
-        envd_token, interpreter,
+        interpreter,
     },
     respond,
     select::ENVD_PORT,
@@ -62,9 +62,10 @@ pub async fn serve(clients: &Clients, request: Request<Body>) -> Response {
         Err(gone) => return refuse(request.into_body(), *gone).await,
     };
     if target.is_interpreter() {
-        return match auth::authorize_interpreter(clients, &request, found) {
-            Ok(sandbox) => interpreter::serve(clients, &sandbox, request).await,
-            Err(error) => refuse(request.into_body(), error.respond()).await,
+        let (head, body) = request.into_parts();
+        return match auth::authorize_interpreter(clients, &head, found).await {
+            Ok(sandbox) => interpreter::serve(clients, &sandbox, Request::from_parts(head, body)).await,
+            Err(error) => refuse(body, error.respond()).await,
         };
     }
     if target.port != ENVD_PORT {
@@ -86,14 +87,18 @@ pub async fn serve(clients: &Clients, request: Request<Body>) -> Response {
             response
         }),
         Route::Metrics | Route::Envs | Route::Compose | Route::Process(_) | Route::Filesystem(_) => {
-            let sandbox = match auth::authorize(clients, &request, found) {
+            let (head, body) = request.into_parts();
+            let sandbox = match auth::authorize(clients, &head, found).await {
                 Ok(sandbox) => sandbox.check_key().await.map(|()| sandbox),
                 Err(error) => Err(error),
             };
             match sandbox {
                 // Large: it holds the calls of each method.
-                Ok(sandbox) => Box::pin(serve_authorized(clients, route, sandbox, request)).await,
-                Err(error) => refuse(request.into_body(), error.respond()).await,
+                Ok(sandbox) => {
+                    let request = Request::from_parts(head, body);
+                    Box::pin(serve_authorized(clients, route, sandbox, request)).await
+                }
+                Err(error) => refuse(body, error.respond()).await,
             }
         }
     }
@@ -173,32 +178,31 @@ async fn within(kind: CallKind, options: CallOptions, answer: impl Future<Output
 }
 
 async fn serve_files(clients: &Clients, request: Request<Body>, found: Found) -> Result<Response, HttpError> {
-    let query = query_of(request.uri().query().unwrap_or_default());
-    let operation = match *request.method() {
+    let (head, body) = request.into_parts();
+    let query = query_of(head.uri.query().unwrap_or_default());
+    let operation = match head.method {
         Method::GET | Method::HEAD => Operation::Read,
         Method::POST => Operation::Write,
         _ => return Ok(method_not_allowed("GET, POST")),
     };
     let sandbox = match Signed::of(&query) {
         // A signature is for clients that have no token.
-        Some(signed) if !request.headers().contains_key(crate::select::E2B_SANDBOX_TOKEN) => {
-            let token = envd_token::mint(&clients.parts.key, &found.record.id, found.generation);
-            let checked = signed.check(operation, &token, clients.parts.clock.now_ms() / 1000);
-            checked.map_err(|error| HttpError::unauthorized(error.to_string()))?;
-            auth::authorized_otherwise(clients, &request, found)
+        Some(signed) if !head.headers.contains_key(crate::select::E2B_SANDBOX_TOKEN) => {
+            let now_s = clients.parts.clock.now_ms() / 1000;
+            let check = |token: &str| signed.check(operation, token, now_s);
+            auth::authorize_signed(clients, &head, found, check).await?
         }
-        Some(_) | None => auth::authorize(clients, &request, found)?,
+        Some(_) | None => auth::authorize(clients, &head, found).await?,
     };
     user::check_name(query.get("username").map(String::as_str))?;
-    user::check(request.headers())?;
+    user::check(&head.headers)?;
     let path = query.get("path").map(String::as_str);
-    let (parts, body) = request.into_parts();
     match operation {
         Operation::Read => {
             let path = files::parse(path.unwrap_or_default())?;
-            files::download(&sandbox, parts.method, &path, &parts.headers).await
+            files::download(&sandbox, head.method, &path, &head.headers).await
         }
-        Operation::Write => files::upload(&sandbox, path, &parts.headers, body).await,
+        Operation::Write => files::upload(&sandbox, path, &head.headers, body).await,
     }
 }
 

@@ -11,5 +11,5 @@ mod upload;
 
 pub use compose::compose;
 pub use download::download;
-pub use signature::{Operation, Signed};
+pub use signature::{Operation, SignatureError, Signed};
 pub use upload::{parse, upload};
