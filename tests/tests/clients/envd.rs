@@ -422,6 +422,16 @@ async fn files_are_composed_read_in_ranges_and_by_signed_urls() -> Result<()> {
             reply.text()
         );
     }
+    // The new file is one of its sources, by its other name or through a link.
+    place.caller.prints(&place.id, "mkdir ~/real && ln -s real ~/link && echo x > ~/real/y").await?;
+    for (source, destination) in [("/home/user/whole", "/home/sandbox/whole"), ("link/y", "real/y")] {
+        let request = json!({"source_paths": [source], "destination": destination}).to_string();
+        let reply = place.sends(Method::POST, "/files/compose", &with(&[JSON]), request.into()).await?;
+        ensure!(reply.status == 200, "{} {}", reply.status, reply.text());
+        let path = format!("/files?path={destination}");
+        let reply = place.sends(Method::GET, &path, &with(&[]), Vec::new()).await?;
+        ensure!(reply.status == 200, "{destination}: {} {}", reply.status, reply.text());
+    }
     let sign = |text: &str| BASE64_STANDARD_NO_PAD.encode(Sha256::digest(text)).replace('+', "%2B");
     let read = format!("/files?path=whole&signature=v1_{}", sign(&format!("whole:read::{token}")));
     let until = |second: u64| {

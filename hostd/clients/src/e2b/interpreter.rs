@@ -10,6 +10,8 @@
 mod running_code;
 mod verb;
 
+pub use running_code::RunningCodes;
+
 use super::envd::{Authorized, HttpError};
 use crate::{
     Clients,
@@ -26,7 +28,6 @@ use protocol::{
     Exit,
     api::{ExecAnswer, ExecCreate},
 };
-use running_code::RunningCode;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use verb::Verb;
@@ -71,7 +72,11 @@ async fn run(clients: &Clients, sandbox: &Authorized, request: Request<Body>) ->
         verb.ok_or_else(|| HttpError::new(StatusCode::NOT_FOUND, "the code interpreter has no such path"))?;
     let given = read_document(request.into_body()).await?;
     let home = clients.envd.homes.of(&sandbox.api).await;
+    let codes = &clients.envd.codes;
+    codes.interrupt_unfollowed(&sandbox.api).await?;
+    let (code, id) = codes.begin(clients.parts.work.clone(), sandbox.api.clone());
     let create = ExecCreate {
+        id: Some(id),
         argv: Some(vec![PROGRAM.to_owned(), verb.word().to_owned()]),
         cwd: Some(home.to_owned()),
         env: [("HOME".to_owned(), home.to_owned())].into_iter().collect(),
@@ -79,8 +84,16 @@ async fn run(clients: &Clients, sandbox: &Authorized, request: Request<Body>) ->
         wait: Some(false),
         ..ExecCreate::default()
     };
-    let exec: ExecAnswer = sandbox.api.post("/execs", &create).await?;
-    let code = RunningCode::new(clients.parts.work.clone(), sandbox.api.clone(), exec.id.clone());
+    let exec: ExecAnswer = match sandbox.api.post("/execs", &create).await {
+        Ok(exec) => exec,
+        Err(failure) => {
+            // Refused, it has not started.
+            if failure.status.is_client_error() {
+                code.has_ended();
+            }
+            return Err(failure.into());
+        }
+    };
     let mut output = open_output(sandbox, &exec).await?;
     match first_line(&mut output).await {
         Some((status, rest)) => respond_with(&status, code.body(rest, output)),

@@ -11,11 +11,11 @@ use crate::{e2b::record, respond};
 use axum::response::Response;
 use hostd_core::rfc3339;
 use hyper::StatusCode;
-use protocol::api::{ApiErrorCode, EventView, SandboxView, StatsView};
+use protocol::api::{ApiErrorCode, EventView, Page, SandboxView, StatsView};
 use serde::Serialize;
 use serde_json::Value;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     time::{Duration, Instant},
 };
 use tokio::time::sleep;
@@ -72,8 +72,8 @@ fn is_now_asked(call: &Call) -> Result<bool, E2bError> {
     let (start, end) = (call.query.number("start")?.map(ms), call.query.number("end")?.map(ms));
     let now_ms = call.now_ms();
     // A second of tolerance: the time of the caller is rounded.
-    let is_after = start.is_none_or(|start_ms| start_ms <= now_ms + 1_000);
-    Ok(is_after && end.is_none_or(|end_ms| end_ms + 1_000 >= now_ms))
+    let is_after = start.is_none_or(|start_ms| start_ms <= now_ms.saturating_add(1_000));
+    Ok(is_after && end.is_none_or(|end_ms| end_ms.saturating_add(1_000) >= now_ms))
 }
 
 async fn sample(call: &Call, view: &SandboxView) -> Result<Option<Metric>, E2bError> {
@@ -121,7 +121,7 @@ pub async fn logs(call: &Call, id: &str) -> Result<Response, E2bError> {
     Ok(respond::json(StatusCode::OK, &serde_json::json!({"logs": entries})))
 }
 
-/// The events of a sandbox, oldest first unless asked otherwise.
+/// The events of a sandbox that are asked for, oldest first unless asked otherwise.
 async fn entries(call: &Call, id: &str, cursor_ms: Option<u64>) -> Result<Vec<LogEntry>, E2bError> {
     let view = call.sandbox(id).await?;
     let is_backward = call.query.text("direction") == Some("backward");
@@ -129,22 +129,64 @@ async fn entries(call: &Call, id: &str, cursor_ms: Option<u64>) -> Result<Vec<Lo
     let limit = call.query.number("limit")?.map_or(limits::LOG_LINES_MAX, |limit| {
         usize::try_from(limit).unwrap_or(usize::MAX).min(limits::LOG_LINES_MAX)
     });
-    let mut events: Vec<EventView> = call.all(&format!("/v1/sandboxes/{}/events", view.id), "").await?;
-    if is_backward {
-        events.reverse();
-    }
     let is_asked = |event: &EventView| {
         let time_ms = parse_rfc3339(&event.time).unwrap_or_default();
         cursor_ms
             .is_none_or(|cursor_ms| if is_backward { time_ms <= cursor_ms } else { time_ms >= cursor_ms })
     };
     let search = call.query.text("search").unwrap_or_default();
-    let entries = events.iter().filter(|event| is_asked(event)).map(entry);
     let wanted = |entry: &LogEntry| {
         entry.message.contains(search)
             && level.is_none_or(|level| level == "debug" || level == "info" || level == entry.level)
     };
-    Ok(entries.filter(wanted).take(limit).collect())
+    let mut found = Excerpt::new(limit, is_backward);
+    let mut after = String::new();
+    while !found.is_complete() {
+        let path = format!("/v1/sandboxes/{}/events?limit={}{after}", view.id, limits::OWN_PAGE);
+        let page: Page<EventView> = call.api.get(&path).await?;
+        page.items
+            .iter()
+            .filter(|event| is_asked(event))
+            .map(entry)
+            .filter(wanted)
+            .for_each(|e| found.add(e));
+        match page.next {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    Ok(found.into_entries())
+}
+
+/// The first entries of a log, or the last ones, newest first.
+struct Excerpt {
+    entries: VecDeque<LogEntry>,
+    limit: usize,
+    is_backward: bool,
+}
+
+impl Excerpt {
+    fn new(limit: usize, is_backward: bool) -> Self {
+        Self { entries: VecDeque::new(), limit, is_backward }
+    }
+
+    fn add(&mut self, entry: LogEntry) {
+        if self.is_backward {
+            self.entries.push_front(entry);
+            self.entries.truncate(self.limit);
+        } else if self.entries.len() < self.limit {
+            self.entries.push_back(entry);
+        }
+    }
+
+    /// Whether later entries change nothing.
+    fn is_complete(&self) -> bool {
+        self.limit == 0 || (!self.is_backward && self.entries.len() >= self.limit)
+    }
+
+    fn into_entries(self) -> Vec<LogEntry> {
+        self.entries.into()
+    }
 }
 
 fn entry(event: &EventView) -> LogEntry {
@@ -155,5 +197,34 @@ fn entry(event: &EventView) -> LogEntry {
         message: event.kind.clone(),
         level: if event.kind.ends_with(".error") { "error" } else { "info" },
         fields: fields.map(|(name, value)| (name.clone(), text(value))).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_has_the_first_entries_or_the_last_ones() {
+        let entry = |number: u64| LogEntry {
+            timestamp: String::new(),
+            message: number.to_string(),
+            level: "info",
+            fields: BTreeMap::new(),
+        };
+        for (is_backward, limit, expected) in [
+            (false, 2, "1 2"),
+            (true, 2, "5 4"),
+            (false, 9, "1 2 3 4 5"),
+            (true, 9, "5 4 3 2 1"),
+            (true, 0, ""),
+        ] {
+            let mut found = Excerpt::new(limit, is_backward);
+            for number in 1..=5 {
+                found.add(entry(number));
+            }
+            let texts: Vec<String> = found.into_entries().into_iter().map(|entry| entry.message).collect();
+            assert_eq!(texts.join(" "), expected, "{is_backward} {limit}");
+        }
     }
 }

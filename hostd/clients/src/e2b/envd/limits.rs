@@ -21,9 +21,10 @@ pub const LIST_DEPTH_MAX: u32 = 512;
 /// Bytes of a path.
 pub const PATH_MAX_BYTES: usize = 4_095;
 
-/// Watchers that are polled, of one sandbox and of all.
+/// Watchers that are polled, of one sandbox, of one tenant and of all.
 pub const WATCHERS_OF_SANDBOX_MAX: usize = 32;
-pub const WATCHERS_MAX: usize = 1_024;
+pub const WATCHERS_OF_TENANT_MAX: usize = 256;
+pub const WATCHERS_MAX: usize = 4_096;
 /// Changes that wait for a poll. The watcher says so when it lost some.
 pub const WATCHER_EVENTS_MAX: usize = 16_384;
 /// A watcher that is not polled for so long is removed.

@@ -2,6 +2,7 @@
 
 use super::{download, upload};
 use crate::{
+    ApiFailure,
     e2b::envd::{
         auth::Authorized,
         filesystem::{on_path, written},
@@ -15,6 +16,7 @@ use crate::{
 use axum::{BoxError, body::Body, response::Response};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use hyper::{HeaderMap, Method, StatusCode};
+use protocol::api::FileView;
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -45,17 +47,34 @@ pub async fn compose(sandbox: Authorized, body: Body) -> Result<Response, HttpEr
         download::download(&sandbox, Method::HEAD, source, &HeaderMap::new()).await?;
     }
     upload::write(&sandbox, &destination, joined(sandbox.clone(), sources.clone())).await?;
-    for source in sources.iter().filter(|source| **source != destination) {
-        let api = &sandbox.api;
+    let made = version(&sandbox, &destination).await?;
+    let api = &sandbox.api;
+    // The home has two names.
+    for source in sources.iter().filter(|source| source.inside() != destination.inside()) {
+        match version(&sandbox, source).await {
+            // Another path to the new file, through a link to a directory.
+            Ok(found) if found == made => continue,
+            Ok(_) => {}
+            // Named twice, it is deleted once.
+            Err(failure) if failure.status == StatusCode::NOT_FOUND => continue,
+            Err(failure) => return Err(failure.into()),
+        }
         let deleted =
             on_path(source, |query| async move { api.delete(&format!("/files/content?{query}")).await });
         match deleted.await {
-            // Named twice, it is deleted once.
             Err(failure) if failure.status == StatusCode::NOT_FOUND => {}
             deleted => deleted?,
         }
     }
     Ok(respond::json(StatusCode::OK, &written(&destination)))
+}
+
+/// Identifies the entry at a path, a link itself, and the state that it is in.
+async fn version(sandbox: &Authorized, path: &ClientPath) -> Result<String, ApiFailure> {
+    let api = &sandbox.api;
+    let found =
+        on_path(path, |query| async move { api.get::<FileView>(&format!("/files/stat?{query}")).await });
+    Ok(found.await?.etag)
 }
 
 /// The content of all files, one after the other. An error ends the body early, so that nothing is written.

@@ -80,7 +80,7 @@ pub async fn serve(
     options: CallOptions,
     body: Body,
 ) -> Response {
-    let api = sandbox.api;
+    let (api, tenant) = (sandbox.api, sandbox.record.owner.tenant.clone());
     macro_rules! call {
         ($verb:expr) => {
             unary(match unary_message(body).await {
@@ -95,7 +95,7 @@ pub async fn serve(
         Method::Move => call!(async |request| verbs::rename(&api, request).await),
         Method::ListDir => call!(async |request| verbs::list_dir(&api, request).await),
         Method::Remove => call!(async |request| verbs::remove(&api, request).await),
-        Method::CreateWatcher => call!(async |request| state.watchers.create(&api, request).await),
+        Method::CreateWatcher => call!(async |request| state.watchers.create((&api, &tenant), request).await),
         Method::GetWatcherEvents => call!(async |request| state.watchers.events(&api, request).await),
         Method::RemoveWatcher => call!(async |request| state.watchers.remove(&api, &request).await),
         Method::WatchDir => match one_message(body).await {

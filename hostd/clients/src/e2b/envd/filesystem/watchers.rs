@@ -2,18 +2,20 @@
 //! are fetched. A watcher is not there any more after a restart of hostd: its client is told so, and makes another.
 
 use super::{
-    messages::{Empty, EventsResponse, WatchRequest, WatcherCreated, WatcherRequest},
+    messages::{Empty, EventsResponse, FilesystemEvent, WatchRequest, WatcherCreated, WatcherRequest},
     watch,
     watch_events::{WatchEvents, WatchNews},
 };
 use crate::e2b::{
     connect::{Code, ConnectError},
     envd::{
-        limits::{WATCHER_EVENTS_MAX, WATCHER_IDLE_S, WATCHERS_MAX, WATCHERS_OF_SANDBOX_MAX},
+        limits::{
+            WATCHER_EVENTS_MAX, WATCHER_IDLE_S, WATCHERS_MAX, WATCHERS_OF_SANDBOX_MAX, WATCHERS_OF_TENANT_MAX,
+        },
         sandbox_api::SandboxApi,
     },
 };
-use protocol::api::SandboxId;
+use protocol::api::{Label, SandboxId};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -25,9 +27,16 @@ pub struct Watchers(Mutex<HashMap<String, Watcher>>);
 
 struct Watcher {
     sandbox: SandboxId,
+    tenant: Label,
     /// Read by a single poll at a time.
-    events: Arc<tokio::sync::Mutex<WatchEvents>>,
+    polled_watch: Arc<tokio::sync::Mutex<PolledWatch>>,
     polled: Instant,
+}
+
+struct PolledWatch {
+    events: WatchEvents,
+    /// Changes that no poll has returned.
+    pending: Vec<FilesystemEvent>,
 }
 
 impl Watchers {
@@ -40,66 +49,65 @@ impl Watchers {
 
     pub async fn create(
         &self,
-        api: &SandboxApi,
+        (api, tenant): (&SandboxApi, &Label),
         request: WatchRequest,
     ) -> Result<WatcherCreated, ConnectError> {
-        self.check_room(api)?;
+        self.check_room(api, tenant)?;
         let events = WatchEvents::open(api, &request).await?;
-        self.check_room(api)?;
+        self.check_room(api, tenant)?;
         let watcher_id = ulid::Ulid::generate().to_string().to_ascii_lowercase();
-        let events = Arc::new(tokio::sync::Mutex::new(events));
-        let watcher = Watcher { sandbox: api.sandbox, events, polled: Instant::now() };
+        let polled_watch = Arc::new(tokio::sync::Mutex::new(PolledWatch { events, pending: Vec::new() }));
+        let (sandbox, tenant) = (api.sandbox, tenant.clone());
+        let watcher = Watcher { sandbox, tenant, polled_watch, polled: Instant::now() };
         self.all().insert(watcher_id.clone(), watcher);
         Ok(WatcherCreated { watcher_id })
     }
 
-    fn check_room(&self, api: &SandboxApi) -> Result<(), ConnectError> {
+    fn check_room(&self, api: &SandboxApi, tenant: &Label) -> Result<(), ConnectError> {
         let all = self.all();
-        let mine = all.values().filter(|watcher| watcher.sandbox == api.sandbox).count();
-        if mine >= WATCHERS_OF_SANDBOX_MAX || all.len() >= WATCHERS_MAX {
-            let message =
-                format!("too many watchers (at most {WATCHERS_OF_SANDBOX_MAX} of a sandbox): remove one");
-            return Err(ConnectError::new(Code::ResourceExhausted, message));
+        let of_sandbox = all.values().filter(|watcher| watcher.sandbox == api.sandbox).count();
+        let of_tenant = all.values().filter(|watcher| watcher.tenant == *tenant).count();
+        let fits = of_sandbox < WATCHERS_OF_SANDBOX_MAX && of_tenant < WATCHERS_OF_TENANT_MAX;
+        if fits && all.len() < WATCHERS_MAX {
+            return Ok(());
         }
-        Ok(())
+        let message = format!(
+            "too many watchers (at most {WATCHERS_OF_SANDBOX_MAX} of a sandbox, and {WATCHERS_OF_TENANT_MAX} of all \
+             your sandboxes): remove one"
+        );
+        Err(ConnectError::new(Code::ResourceExhausted, message))
     }
 
-    /// The changes since the last poll. Each is returned once.
+    /// The changes since the last poll. Each is returned once; those of a poll that is cut, by the next one.
     pub async fn events(
         &self,
         api: &SandboxApi,
         request: WatcherRequest,
     ) -> Result<EventsResponse, ConnectError> {
+        check_access(api).await?;
         let shared = {
             let mut all = self.all();
             let watcher = all.get_mut(&request.watcher_id).filter(|watcher| watcher.sandbox == api.sandbox);
             let watcher = watcher.ok_or_else(|| missing(&request))?;
             watcher.polled = Instant::now();
-            watcher.events.clone()
+            watcher.polled_watch.clone()
         };
-        let mut watch = shared.lock().await;
-        let mut events = Vec::new();
-        while events.len() < WATCHER_EVENTS_MAX {
-            match watch.try_next() {
-                Some(WatchNews::Changed(changed)) => events.extend(changed),
-                Some(WatchNews::Overflow) => return Err(watch::overflow()),
-                Some(WatchNews::Ended) if events.is_empty() => {
-                    self.all().remove(&request.watcher_id);
-                    return Err(missing(&request));
-                }
-                Some(WatchNews::Ended) | None => break,
-            }
+        let mut polled = shared.lock().await;
+        if polled.collect()? == Collected::AllThereWas {
+            self.all().remove(&request.watcher_id);
+            return Err(missing(&request));
         }
-        let paths: Vec<_> = events.iter().map(|event| watch.path_to_describe(event)).collect();
-        let mut described = Vec::with_capacity(events.len());
-        for (event, path) in events.into_iter().zip(paths) {
-            described.push(watch::with_entry(api, path, event).await);
+        let mut described = Vec::with_capacity(polled.pending.len());
+        for event in &polled.pending {
+            let path = polled.events.path_to_describe(event);
+            described.push(watch::with_entry(api, path, event.clone()).await);
         }
+        polled.pending.clear();
         Ok(EventsResponse { events: described })
     }
 
-    #[expect(clippy::unused_async, reason = "called as the other methods are")]
     pub async fn remove(&self, api: &SandboxApi, request: &WatcherRequest) -> Result<Empty, ConnectError> {
+        check_access(api).await?;
         let mut all = self.all();
         match all.get(&request.watcher_id) {
             Some(watcher) if watcher.sandbox == api.sandbox => {
@@ -109,6 +117,35 @@ impl Watchers {
             Some(_) | None => Err(missing(request)),
         }
     }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Collected {
+    /// There may be more later.
+    Changes,
+    /// The watch has ended, and everything of it was returned.
+    AllThereWas,
+}
+
+impl PolledWatch {
+    /// Takes the changes that are there.
+    fn collect(&mut self) -> Result<Collected, ConnectError> {
+        while self.pending.len() < WATCHER_EVENTS_MAX {
+            match self.events.try_next() {
+                Some(WatchNews::Changed(changed)) => self.pending.extend(changed),
+                Some(WatchNews::Overflow) => return Err(watch::overflow()),
+                Some(WatchNews::Ended) if self.pending.is_empty() => return Ok(Collected::AllThereWas),
+                Some(WatchNews::Ended) | None => break,
+            }
+        }
+        Ok(Collected::Changes)
+    }
+}
+
+/// What is in memory is only for callers that the API still lets in.
+async fn check_access(api: &SandboxApi) -> Result<(), ConnectError> {
+    let _: serde::de::IgnoredAny = api.get("").await?;
+    Ok(())
 }
 
 fn missing(request: &WatcherRequest) -> ConnectError {
