@@ -256,6 +256,7 @@ async fn execd_refuses(place: &Fixture) -> Result<()> {
         ((Method::POST, "/files/upload", b"--b\r\nhalf".to_vec()), 400, "INVALID_REQUEST"),
     ];
     place.run(json!({"command": "ln -s /etc/passwd ~/out"})).await?;
+    uploads_replace_whole_files(place).await?;
     for ((method, path, body), status, code) in execd {
         let headers = [
             ("x-execd-access-token", place.token.as_str()),
@@ -267,6 +268,32 @@ async fn execd_refuses(place: &Fixture) -> Result<()> {
         let reply = place.send(method.clone(), &format!("{}{path}", place.execd), &headers, body).await?;
         is_error(&reply, status, code).context(format!("{method} {path}"))?;
     }
+    Ok(())
+}
+
+/// Outside the workspace, too: a body that breaks leaves the old file, and nothing beside it.
+async fn uploads_replace_whole_files(place: &Fixture) -> Result<()> {
+    let made = "mkdir /tmp/d; echo old > /tmp/d/real; chmod 640 /tmp/d/real; ln -s real /tmp/d/link";
+    place.run(json!({"command": made})).await?;
+    let whole = multipart(r#"{"path": "/tmp/d/link"}"#);
+    let cut = whole[..whole.len() - 12].to_vec();
+    let headers =
+        [("x-execd-access-token", place.token.as_str()), ("content-type", "multipart/form-data; boundary=b")];
+    let shown = async || -> Result<String> {
+        let line = "cat /tmp/d/link; stat -c %a /tmp/d/real; ls /tmp/d";
+        Ok(text_of(&place.run(json!({"command": line})).await?, "stdout"))
+    };
+    let path = format!("{}/files/upload", place.execd);
+    let reply = place.send(Method::POST, &path, &headers, cut).await?;
+    is_error(&reply, 400, "INVALID_REQUEST")?;
+    // The command is cancelled, and its file removed, after the response.
+    tests::host::until("the file beside it is gone", async || {
+        Ok((shown().await? == "old\n640\nlink\nreal\n").then_some(()))
+    })
+    .await?;
+    let reply = place.send(Method::POST, &path, &headers, whole).await?;
+    ensure!(reply.status == 200, "{} {}", reply.status, reply.text());
+    ensure!(shown().await? == "content640\nlink\nreal\n", "{}", shown().await?);
     Ok(())
 }
 

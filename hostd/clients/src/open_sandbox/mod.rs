@@ -44,7 +44,7 @@ async fn with_key(clients: &Clients, request: Request<Body>) -> SandboxResult {
     let credential = Credential::Token(key.clone());
     let api = ApiClient::of(clients.parts.api.clone(), &request, credential);
     match endpoint::proxied(request.uri().path()) {
-        Some(proxied) => execd::serve(api, proxied.sandbox, &proxied, request).await,
+        Some(proxied) => execd::serve(api, clients.parts.work.clone(), &proxied, request).await,
         None => lifecycle::serve(lifecycle::LifecycleCall { clients, api, key }, request).await,
     }
 }
@@ -60,9 +60,9 @@ async fn with_access_token(clients: &Clients, request: Request<Body>) -> Sandbox
     let proxied = endpoint::proxied(request.uri().path()).ok_or_else(SandboxError::not_found)?;
     let token = text_of(request.headers(), &EXECD_TOKEN);
     let identity = access_token::authenticate(clients, &proxied.sandbox, &token).await?;
-    let credential = Credential::Identity(Box::new(identity));
+    let credential = Credential::OnSandbox(Box::new(identity), proxied.sandbox);
     let api = ApiClient::of(clients.parts.api.clone(), &request, credential);
-    execd::serve(api, proxied.sandbox, &proxied, request).await
+    execd::serve(api, clients.parts.work.clone(), &proxied, request).await
 }
 
 fn text_of(headers: &HeaderMap, name: &HeaderName) -> String {

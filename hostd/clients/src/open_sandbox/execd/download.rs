@@ -18,7 +18,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use hyper::{
     HeaderMap, Method, StatusCode,
-    header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderValue, RANGE},
+    header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderValue, RANGE},
 };
 use protocol::{Exit, Stream, api::ApiErrorCode};
 use std::io;
@@ -93,7 +93,7 @@ async fn from_workspace(
     let (parts, body) = found.into_parts();
     let mut response = Response::new(body);
     *response.status_mut() = parts.status;
-    for name in [CONTENT_LENGTH, CONTENT_RANGE, ACCEPT_RANGES] {
+    for name in [CONTENT_LENGTH, CONTENT_RANGE, ACCEPT_RANGES, ETAG] {
         if let Some(value) = parts.headers.get(&name) {
             response.headers_mut().insert(name, value.clone());
         }

@@ -23,12 +23,15 @@ use crate::{ApiClient, respond};
 use axum::body::Body;
 use hyper::{Request, StatusCode};
 use protocol::api::{SandboxId, SandboxStatus, SandboxView};
+use tokio_util::task::TaskTracker;
 
 /// Calls about one sandbox.
 #[derive(Clone)]
 struct ExecdCall {
     api: ApiClient,
     id: SandboxId,
+    /// Tasks that outlive the request.
+    work: TaskTracker,
 }
 
 impl ExecdCall {
@@ -40,11 +43,11 @@ impl ExecdCall {
 
 pub async fn serve(
     api: ApiClient,
-    id: SandboxId,
+    work: TaskTracker,
     proxied: &Proxied,
     request: Request<Body>,
 ) -> SandboxResult {
-    let call = ExecdCall { api, id };
+    let call = ExecdCall { api, id: proxied.sandbox, work };
     match proxied.port {
         EXECD_PORT => {}
         EGRESS_PORT => {
