@@ -60,5 +60,17 @@ async def main():
         assert text == "".join(f"{n}\n" for n in range(100)), text
         assert whole[-1][1]["result"]["stopReason"] == "end_turn", whole[-1]
 
+        async def ends(number, method):
+            """Sends a request while the session's stream is open, which then ends."""
+            async with client.stream("GET", URL, headers={"Accept": "text/event-stream", **here}) as response:
+                sent = await post(number, method, {**session, "cwd": "/x", "mcpServers": []}, headers=here)
+                assert sent.status_code == 202, sent.text
+                async for _ in response.aiter_lines():
+                    pass
+
+        # The session is another one then, or none: its client opens a stream of that.
+        await asyncio.wait_for(ends("l", "session/load"), PATIENCE_S)
+        await asyncio.wait_for(ends("c", "session/close"), PATIENCE_S)
+
 
 asyncio.run(main())

@@ -5,8 +5,7 @@ use crate::{ApiClient, ApiFailure, ClientKey, ClientParts, Credential};
 use axum::body::Body;
 use hostd_net::websocket;
 use hyper::{HeaderMap, Request, header::AUTHORIZATION};
-use protocol::api::{ApiErrorCode, TOKEN_SUBPROTOCOL};
-use serde_json::Value;
+use protocol::api::{ApiErrorCode, IdentityView, Label, TOKEN_SUBPROTOCOL};
 use sha2::{Digest, Sha256};
 
 const PURPOSE: &str = "acp connection";
@@ -25,9 +24,9 @@ pub fn caller(parts: &ClientParts, request: &Request<Body>) -> Result<(Caller, T
     Ok((Caller { api, defaults }, hash))
 }
 
-/// Checks that a caller may use the API.
-pub async fn check(caller: &Caller) -> Result<(), ApiFailure> {
-    caller.api.get::<Value>("/v1/models").await.map(drop)
+/// Checks that a caller may use the API, and returns its tenant.
+pub async fn check(caller: &Caller) -> Result<Label, ApiFailure> {
+    Ok(caller.api.get::<IdentityView>("/v1/identity").await?.tenant)
 }
 
 /// Returns the bearer token; a page in a browser sends it as a subprotocol of its WebSocket.

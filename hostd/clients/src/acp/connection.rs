@@ -231,6 +231,16 @@ impl Connection {
         Ok(session)
     }
 
+    /// Lets go of a session that could not be opened anew. Where requests of the editor wait in it, they get their
+    /// responses first.
+    pub fn give_up_opening(&self, feed: Feed) {
+        let id = feed.session.id.clone();
+        self.forget(&id);
+        if self.attached(&id).is_some() {
+            self.start(feed);
+        }
+    }
+
     fn insert(
         &self,
         sessions: &mut HashMap<SessionId, Arc<Attached>>,
@@ -294,5 +304,45 @@ impl Connection {
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Attached>>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::session_id::SessionNumber, *};
+    use crate::{ApiService, Credential};
+    use axum::{body::Body, response::Response};
+    use hyper::Request;
+    use protocol::TaskId;
+    use serde_json::json;
+    use tokio::sync::mpsc;
+
+    fn api() -> ApiClient {
+        let service = ApiService::new(tower::service_fn(async |_| Ok(Response::new(Body::empty()))));
+        ApiClient::of(service, &Request::new(()), Credential::Connection)
+    }
+
+    #[tokio::test]
+    async fn a_session_that_could_not_be_opened_anew_is_let_go_unless_requests_wait() {
+        let shared = Shared {
+            locks: KeyedLocks::default(),
+            work: TaskTracker::new(),
+            closing: CancellationToken::new(),
+        };
+        let (sender, _receiver) = mpsc::channel(1);
+        let connection = Connection::new("c".to_owned(), Transport::Socket, Outbox::Stream(sender), &shared);
+        let sandbox = "01jb9xyzabcdefghjkmnpqrstv".parse().expect("an id");
+        let id = SessionNumber::derive("key").in_sandbox(sandbox);
+        let session = connection.attach_anew(&id).expect("room");
+        connection.give_up_opening(connection.feed(&api(), &session));
+        assert!(connection.attached(&id).is_none() && session.ended.is_cancelled());
+        assert_eq!(shared.work.len(), 0);
+
+        let before = connection.attach_anew(&id).expect("room");
+        before.expect(&TaskId::parse("t").expect("an id"), json!(1));
+        let session = connection.attach_anew(&id).expect("room");
+        connection.give_up_opening(connection.feed(&api(), &session));
+        assert!(connection.attached(&id).is_some() && !session.ended.is_cancelled());
+        assert_eq!(shared.work.len(), 1, "a feed tells of the task");
     }
 }

@@ -82,14 +82,14 @@ impl Feed {
                 }
                 // Its end lies before the cursor.
                 Ok(None) => return self.repeat_end(&queued.task, translator).await,
-                Err(failure) => self.survive(failure)?,
+                Err(failure) => self.survive(failure).map_err(Stop::Failed)?,
             }
             sleep(limits::RETRY).await;
         }
     }
 
     /// Whether to try again; history that was deleted is skipped.
-    fn survive(&self, failure: ApiFailure) -> Result<(), Stop> {
+    pub fn survive(&self, failure: ApiFailure) -> Result<(), RpcError> {
         if let Some(oldest) = events::oldest_kept(&failure) {
             self.session.advance(oldest);
             return Ok(());
@@ -97,7 +97,7 @@ impl Feed {
         if failure.error.retryable || failure.status == StatusCode::INTERNAL_SERVER_ERROR {
             return Ok(());
         }
-        Err(Stop::Failed(failure.into()))
+        Err(failure.into())
     }
 
     /// Whether the stream had the end of the task.
@@ -234,7 +234,7 @@ impl Feed {
                 Ok(page) => page,
                 Err(failure) => {
                     let oldest = events::oldest_kept(&failure);
-                    self.survive(failure)?;
+                    self.survive(failure).map_err(Stop::Failed)?;
                     since = oldest.unwrap_or(since);
                     sleep(limits::RETRY).await;
                     continue;

@@ -16,6 +16,7 @@ use protocol::{
     api::{Page, TaskAnswer},
 };
 use std::collections::VecDeque;
+use tokio::time::sleep;
 
 /// The tasks of a session, newest first, read page by page.
 struct NewestTasks<'a> {
@@ -153,13 +154,11 @@ impl Feed {
             let since = self.session.cursor();
             let page = match events::page(&self.api, &path, since, translate::KINDS).await {
                 Ok(page) => page,
-                Err(failure) => match events::oldest_kept(&failure) {
-                    Some(oldest) => {
-                        self.session.advance(oldest);
-                        continue;
-                    }
-                    None => return Err(ReplayError::Failed(failure.into())),
-                },
+                Err(failure) => {
+                    self.survive(failure)?;
+                    sleep(limits::RETRY).await;
+                    continue;
+                }
             };
             for event in &page.items {
                 if let Some(prompt) = prompt.take() {
@@ -184,8 +183,13 @@ impl Feed {
 
     /// Lists have the beginnings of prompts only.
     async fn prompt_of(&self, task: &TaskAnswer) -> Result<String, RpcError> {
-        let whole: TaskAnswer = self.api.get(&self.session.id.task_path(&task.id)).await?;
-        Ok(whole.prompt)
+        loop {
+            match self.api.get::<TaskAnswer>(&self.session.id.task_path(&task.id)).await {
+                Ok(whole) => return Ok(whole.prompt),
+                Err(failure) => self.survive(failure)?,
+            }
+            sleep(limits::RETRY).await;
+        }
     }
 }
 

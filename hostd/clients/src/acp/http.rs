@@ -42,7 +42,7 @@ pub struct HttpCall<'a> {
     pub parts: &'a ClientParts,
     pub acp: &'a Acp,
     pub caller: Caller,
-    pub token: TokenHash,
+    pub owner: ConnectionOwner,
     pub headers: HeaderMap,
 }
 
@@ -88,7 +88,7 @@ impl HttpCall<'_> {
     }
 
     fn initialize(&self, response: &serde_json::Value) -> Response {
-        let id = authentication::connection_id(&self.parts.key, &self.token);
+        let id = authentication::connection_id(&self.parts.key, &self.owner.token);
         let mut response = respond::json(StatusCode::OK, response);
         if let Ok(id) = HeaderValue::try_from(id) {
             response.headers_mut().insert(CONNECTION_ID, id);
@@ -144,22 +144,23 @@ impl HttpCall<'_> {
             session.restart(after, history::queued(tasks), false);
         }
         let (sender, receiver) = mpsc::channel(limits::OUTGOING_MAX);
+        let ended = session.ended.clone();
         let feed = Feed { api: api.clone(), session, to: Outbox::Stream(sender) };
-        let stream = SessionStream { feed: Box::pin(feed.run()), receiver, replaced, _http: http };
+        let stream = SessionStream { feed: Box::pin(feed.run()), receiver, replaced, ended, _http: http };
         Ok(event_stream(unfold(stream, SessionStream::next)))
     }
 
     fn connection(&self) -> Result<Arc<HttpConnection>, ApiFailure> {
         let id = self.verified_id()?;
         let now_ms = self.parts.clock.now_ms();
-        let known = self.acp.http.get(&self.acp.shared(self.parts), self.token, id, now_ms)?;
+        let known = self.acp.http.get(&self.acp.shared(self.parts), &self.owner, id, now_ms)?;
         known.ok_or_else(unknown_connection)
     }
 
     fn verified_id(&self) -> Result<&str, ApiFailure> {
         let id = self.header(&CONNECTION_ID)?;
         let id = id.ok_or_else(|| invalid("send Acp-Connection-Id, from the response to initialize"))?;
-        if authentication::verify_connection_id(&self.parts.key, &self.token, id) {
+        if authentication::verify_connection_id(&self.parts.key, &self.owner.token, id) {
             return Ok(id);
         }
         Err(unknown_connection())
@@ -210,6 +211,8 @@ struct SessionStream {
     feed: Pin<Box<dyn Future<Output = ()> + Send>>,
     receiver: mpsc::Receiver<Outgoing>,
     replaced: CancellationToken,
+    /// Cancelled when the session is closed, or opened anew: the editor then opens a stream of that.
+    ended: CancellationToken,
     /// Keeps the connection in use.
     _http: Arc<HttpConnection>,
 }
@@ -224,6 +227,7 @@ impl SessionStream {
                 let outgoing = outgoing?;
                 frame(outgoing.seq, &outgoing.message.to_string())
             }
+            () = self.ended.cancelled() => return None,
             // Not cancelled: it goes on with the next call.
             () = &mut self.feed => return None,
             () = tokio::time::sleep(limits::HEARTBEAT) => heartbeat(),

@@ -5,9 +5,15 @@ use super::{limits, outbox::Gone};
 use serde_json::Value;
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 use tokio::sync::Notify;
+
+/// Bytes that all streams keep together.
+pub type KeptBytes = Arc<AtomicUsize>;
 
 pub struct KeptStream {
     state: Mutex<State>,
@@ -18,6 +24,8 @@ pub struct KeptStream {
 struct State {
     messages: VecDeque<(u64, Arc<str>)>,
     bytes: usize,
+    /// Of all streams, with these.
+    all_bytes: KeptBytes,
     /// Messages have larger numbers: those of the time before a restart have smaller ones.
     base: u64,
     /// Number of the last message.
@@ -39,8 +47,9 @@ enum Next {
 
 impl KeptStream {
     /// `base` grows with time.
-    pub fn new(base: u64) -> Self {
-        let state = State { base, last: base, sent: base, ..State::default() };
+    pub fn new(base: u64, all_bytes: KeptBytes) -> Self {
+        let mut state = State::default();
+        (state.base, state.last, state.sent, state.all_bytes) = (base, base, base, all_bytes);
         Self { state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -56,7 +65,7 @@ impl KeptStream {
                 }
                 if state.make_room() {
                     state.last += 1;
-                    state.bytes += text.len();
+                    state.count(text.len());
                     let number = state.last;
                     state.messages.push_back((number, text));
                     drop(state);
@@ -110,17 +119,33 @@ impl KeptStream {
     }
 }
 
+impl Drop for State {
+    fn drop(&mut self) {
+        self.all_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 impl State {
-    /// Drops messages that were sent, where there are too many; whether there is room for another.
+    /// Drops messages that were sent, where there are too many; whether there is room for another. A stream that keeps
+    /// none has room, whatever others keep.
     fn make_room(&mut self) -> bool {
         let full = |state: &Self| {
-            state.messages.len() >= limits::HTTP_KEPT_MAX || state.bytes >= limits::HTTP_KEPT_MAX_BYTES
+            let all_bytes = state.all_bytes.load(Ordering::Relaxed);
+            state.messages.len() >= limits::HTTP_KEPT_MAX
+                || state.bytes >= limits::HTTP_KEPT_MAX_BYTES
+                || (state.bytes > 0 && all_bytes >= limits::HTTP_KEPT_OF_ALL_MAX_BYTES)
         };
         while full(self) && self.messages.front().is_some_and(|(number, _)| *number <= self.sent) {
-            let dropped = self.messages.pop_front();
-            self.bytes -= dropped.map_or(0, |(_, text)| text.len());
+            let dropped = self.messages.pop_front().map_or(0, |(_, text)| text.len());
+            self.bytes -= dropped;
+            self.all_bytes.fetch_sub(dropped, Ordering::Relaxed);
         }
         !full(self)
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.all_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn next(&mut self, stream: u64, after: u64) -> Next {
@@ -142,7 +167,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_that_broke_begins_again_after_what_was_seen() {
-        let kept = KeptStream::new(0);
+        let kept = KeptStream::new(0, KeptBytes::default());
         for n in 1..=3 {
             kept.push(&json!(n)).await.expect("room");
         }
@@ -162,7 +187,7 @@ mod tests {
 
     #[tokio::test]
     async fn after_a_restart_nothing_is_taken_for_seen() {
-        let kept = KeptStream::new(1_000);
+        let kept = KeptStream::new(1_000, KeptBytes::default());
         for n in 1..=9 {
             kept.push(&json!(n)).await.expect("room");
         }
@@ -172,7 +197,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_not_sent_is_not_dropped() {
-        let kept = Arc::new(KeptStream::new(0));
+        let kept = Arc::new(KeptStream::new(0, KeptBytes::default()));
         for n in 1..=limits::HTTP_KEPT_MAX {
             kept.push(&json!(n)).await.expect("room");
         }
@@ -188,5 +213,23 @@ mod tests {
         }
         assert_eq!(waiting.await.expect("no panic"), Ok(()));
         assert_eq!(kept.open(Some(0)), None, "the first ones are not kept any more");
+    }
+    #[tokio::test]
+    async fn beyond_the_bytes_of_all_streams_each_keeps_what_was_not_sent() {
+        let all = KeptBytes::default();
+        let (one, other) = (KeptStream::new(0, all.clone()), KeptStream::new(0, all.clone()));
+        one.push(&json!(1)).await.expect("room");
+        one.push(&json!(2)).await.expect("room");
+        all.fetch_add(limits::HTTP_KEPT_OF_ALL_MAX_BYTES, Ordering::Relaxed);
+        let (stream, after) = one.open(None).expect("kept");
+        assert_eq!(one.next(stream, after).await.expect("a message").0, 1);
+        assert!(!one.state().make_room(), "the second one was not sent");
+        assert_eq!(one.next(stream, 1).await.expect("a message").0, 2);
+        assert!(one.state().make_room() && other.state().make_room());
+        assert_eq!(one.open(Some(0)), None, "what was sent is dropped");
+        other.push(&json!(1)).await.expect("room for one");
+        assert!(!other.state().make_room());
+        drop((one, other));
+        assert_eq!(all.load(Ordering::Relaxed), limits::HTTP_KEPT_OF_ALL_MAX_BYTES);
     }
 }

@@ -48,12 +48,16 @@ pub const RETRY: Duration = Duration::from_millis(500);
 /// Interval of comments on a silent stream of server-sent events.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Connections by HTTP that hostd remembers, of all callers and of one token; beyond, the longest unused is forgotten.
-pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
+/// Connections by HTTP that hostd remembers: of one token, of one tenant and of all. Beyond, the longest unused one of the
+/// same token or tenant is forgotten, or of the tenant that has most.
 pub const HTTP_CONNECTIONS_OF_TOKEN_MAX: usize = 64;
+pub const HTTP_CONNECTIONS_OF_TENANT_MAX: usize = 256;
+pub const HTTP_CONNECTIONS_MAX: usize = 1_024;
 /// Responses of one connection by HTTP that were sent, and are kept for a reconnect.
 pub const HTTP_KEPT_MAX: usize = 256;
 pub const HTTP_KEPT_MAX_BYTES: usize = 4 << 20;
+/// Bytes of all connections. Beyond, each keeps only what was not sent yet, and one such message.
+pub const HTTP_KEPT_OF_ALL_MAX_BYTES: usize = 256 << 20;
 
 /// Time to live of a sandbox that a session made, counted from its last prompt.
 pub const SANDBOX_TTL: &str = "7d";

@@ -1,6 +1,12 @@
 //! Requests to `/acp`.
 
-use super::{authentication, connection::Shared, http::HttpCall, http_connections::HttpConnections, socket};
+use super::{
+    authentication,
+    connection::Shared,
+    http::HttpCall,
+    http_connections::{ConnectionOwner, HttpConnections},
+    socket,
+};
 use crate::{ApiFailure, ClientParts, Clients, respond};
 use axum::{body::Body, response::Response};
 use hostd_net::keyed_locks::KeyedLocks;
@@ -37,11 +43,17 @@ async fn serve_request(
         return Err(ApiFailure::new(ApiErrorCode::NotFound, "the Agent Client Protocol is at /acp"));
     }
     let (caller, token) = authentication::caller(parts, &request)?;
-    authentication::check(&caller).await?;
+    let tenant = authentication::check(&caller).await?;
     if request.headers().contains_key(UPGRADE) {
         return socket::open(&acp.shared(parts), request, caller);
     }
-    let call = HttpCall { parts, acp, caller, token, headers: request.headers().clone() };
+    let call = HttpCall {
+        parts,
+        acp,
+        caller,
+        owner: ConnectionOwner { tenant, token },
+        headers: request.headers().clone(),
+    };
     if request.method() == Method::POST {
         call.post(request).await
     } else if request.method() == Method::GET {

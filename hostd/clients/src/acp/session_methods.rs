@@ -148,10 +148,14 @@ pub async fn load(connection: &Arc<Connection>, caller: &Caller, params: &Value)
     let attached = connection.attach_anew(&id)?;
     attached.restart(cursor, Vec::new(), true);
     let feed = connection.feed(&caller.api, &attached);
+    let mut failed = None;
     for task in &tasks {
         match feed.replay(task).await {
             Ok(()) => {}
-            Err(ReplayError::Failed(error)) => return Err(error),
+            Err(ReplayError::Failed(error)) => {
+                failed = Some(error);
+                break;
+            }
             // The response will not be read either.
             Err(ReplayError::Gone) => break,
         }
@@ -159,7 +163,13 @@ pub async fn load(connection: &Arc<Connection>, caller: &Caller, params: &Value)
     let is_left = |task: &TaskAnswer| !task.status.is_final() || attached.is_waited_for(&task.id);
     let left = tasks.into_iter().filter(is_left).collect();
     attached.restart(attached.cursor(), history::queued(left), true);
-    Ok(Answer::Then(opened(&id, &sandbox, &record, &choices), Box::new(feed)))
+    match failed {
+        None => Ok(Answer::Then(opened(&id, &sandbox, &record, &choices), Box::new(feed))),
+        Some(error) => {
+            connection.give_up_opening(feed);
+            Err(error)
+        }
+    }
 }
 
 /// Opens a session and goes on after the last event that the editor was told of, or from now.
