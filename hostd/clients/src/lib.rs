@@ -45,7 +45,7 @@ pub struct Clients {
     parts: Arc<ClientParts>,
     envd: Arc<e2b::EnvdState>,
     acp: Arc<acp::Acp>,
-    mcp: Arc<mcp::StartingCalls>,
+    mcp: Arc<mcp::McpCalls>,
 }
 
 pub struct ClientParts {

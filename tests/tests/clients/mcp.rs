@@ -300,5 +300,26 @@ async fn a_request_that_is_sent_again_runs_its_command_once_and_its_events_are_i
     ensure!(resumed.status == 200 && resumed.text().contains(r#""message":"1\n""#), "{}", resumed.text());
     let foreign = bob.send(Method::GET, Bytes::new(), &[("last-event-id", id)]).await?;
     ensure!(foreign.status == 400, "{} {}", foreign.status, foreign.text());
+
+    // Tools whose repetition would do harm, or fail: each request has an id of its own.
+    let file = json!({"sandbox": sandbox, "path": "notes"});
+    let with = |more: Value| {
+        let mut arguments = file.clone();
+        arguments.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
+        arguments
+    };
+    let write = with(json!({"content": "a\n", "create_only": true}));
+    let edit = with(json!({"old_text": "a\n", "new_text": "a\na\n", "replace_all": true}));
+    for (id, tool, arguments) in [(2, "write_file", write), (3, "edit_file", edit)] {
+        let mut call = request("tools/call", &json!({"name": tool, "arguments": arguments}));
+        call["id"] = json!(id);
+        let [first, again] = [ann.post(&call, &[]).await?, ann.post(&call, &[]).await?];
+        ensure!(first.json::<Value>()?["result"]["isError"] == false, "{}", first.text());
+        ensure!(again.text() == first.text(), "{tool}: {}", again.text());
+        call["params"]["arguments"]["path"] = json!("other");
+        let other = ann.post(&call, &[]).await?;
+        ensure!(other.text().contains("other arguments"), "{}", other.text());
+    }
+    ensure!(ann.caller.prints(&sandbox, "cat ~/notes").await? == "a\na\n", "the edit was made twice");
     hostd.stop().await
 }

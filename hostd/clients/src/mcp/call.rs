@@ -3,6 +3,7 @@
 use super::session::Session;
 use crate::{ApiClient, Clients};
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD as BASE64};
+use protocol::api::IdentityView;
 use rmcp::model::{ProgressToken, RequestId};
 
 const PURPOSE: &str = "mcp work";
@@ -12,6 +13,7 @@ pub struct Call {
     pub clients: Clients,
     /// Slipway's own API, as the caller.
     pub api: ApiClient,
+    pub caller: IdentityView,
     pub session: Session,
     pub id: RequestId,
     /// Where the client wants progress.

@@ -12,7 +12,7 @@ use tracing::debug;
 pub async fn cancel(clients: &Clients, api: &ApiClient, session: &Session, request: &RequestId) {
     let work = call::work_id(clients, session, request);
     // The call cancels by itself as soon as there is something to cancel.
-    if clients.mcp.cancel(&work) {
+    if clients.mcp.starting.cancel(&work) {
         return;
     }
     if let Some(path) = running_work(clients, &work).await {

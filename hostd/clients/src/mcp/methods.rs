@@ -1,7 +1,6 @@
 //! The methods of the protocol.
 
 use super::{call::Call, event_id::Work, messages::ClientRequest, resources, revision::Revision, tools};
-use protocol::api::IdentityView;
 use rmcp::model::{
     CallToolRequestParams, ErrorCode, ErrorData, Implementation, InitializeResult, ListToolsResult,
     PaginatedRequestParams, ReadResourceRequestParams, ResourcesCapability, ServerCapabilities,
@@ -20,8 +19,8 @@ sandbox. Take a snapshot before risky changes; destroy what is not needed any mo
 /// The answer to a request.
 pub enum Answer {
     Result(Value),
-    /// A stream that ends with the result.
-    Follow(Work),
+    /// A stream that ends with the result, of what comes after a position.
+    Follow(Work, u64),
 }
 
 /// The result of `initialize`.
@@ -36,17 +35,13 @@ pub fn server_info(revision: Revision) -> InitializeResult {
         .with_instructions(INSTRUCTIONS)
 }
 
-pub async fn call(
-    call: &Call,
-    caller: &IdentityView,
-    mut request: ClientRequest,
-) -> Result<Answer, ErrorData> {
+pub async fn call(call: &Call, mut request: ClientRequest) -> Result<Answer, ErrorData> {
     match request.method.as_str() {
         "ping" => result(&json!({})),
         "tools/list" => {
             let page: PaginatedRequestParams = request.params()?;
             no_cursor(&page)?;
-            let mut list = ListToolsResult::with_all_items(tools::visible_to(caller.scope));
+            let mut list = ListToolsResult::with_all_items(tools::visible_to(call.caller.scope));
             list.result_type = None;
             result(&list)
         }

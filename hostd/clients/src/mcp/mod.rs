@@ -26,6 +26,7 @@ mod limits;
 mod lines;
 mod messages;
 mod methods;
+mod once;
 mod resources;
 mod revision;
 mod session;
@@ -33,5 +34,11 @@ mod starting;
 mod tools;
 mod transport;
 
-pub use starting::StartingCalls;
 pub use transport::serve;
+
+/// Calls of clients that are being worked on.
+#[derive(Default)]
+pub struct McpCalls {
+    starting: starting::StartingCalls,
+    in_progress: once::CallsInProgress,
+}

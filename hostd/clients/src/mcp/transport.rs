@@ -163,13 +163,14 @@ async fn respond_to(clients: &Clients, caller: Caller, session: Session, request
     let call = Call {
         clients: clients.clone(),
         api: caller.api,
+        caller: caller.identity,
         session,
         id: request.id.clone(),
         progress: request.progress.clone(),
     };
-    match methods::call(&call, &caller.identity, request).await {
+    match methods::call(&call, request).await {
         Ok(Answer::Result(result)) => json(StatusCode::OK, messages::response(call.id, result)),
-        Ok(Answer::Follow(work)) => follow::response(call, work, 0, false),
+        Ok(Answer::Follow(work, position)) => follow::response(call, work, position, false),
         Err(error) => json(StatusCode::OK, messages::error(Some(call.id), error)),
     }
 }
@@ -185,7 +186,9 @@ async fn resume(clients: &Clients, request: Request<Body>) -> Result<Response, R
     let EventId { work, position, request, progress } = id.ok_or_else(|| {
         Refusal::new(StatusCode::BAD_REQUEST, "no event of this session has this Last-Event-ID")
     })?;
-    let call = Call { clients: clients.clone(), api: caller.api, session, id: request, progress };
+    let Caller { api, identity, .. } = caller;
+    let clients = clients.clone();
+    let call = Call { clients, api, caller: identity, session, id: request, progress };
     Ok(follow::response(call, work, position, true))
 }
 

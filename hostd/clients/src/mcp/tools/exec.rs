@@ -70,7 +70,7 @@ async fn exec(call: Call, args: ExecArgs) -> ToolAnswer {
         ..ExecCreate::default()
     };
     let path = format!("/v1/sandboxes/{}/execs", args.sandbox);
-    let starting = call.clients.mcp.begin(&work);
+    let starting = call.clients.mcp.starting.begin(&work);
     let exec: ExecAnswer = call.api.post(&path, &create).await?;
     if starting.finish() {
         cancel_path(&call.api, &format!("{path}/{}", exec.id)).await;
@@ -80,7 +80,7 @@ async fn exec(call: Call, args: ExecArgs) -> ToolAnswer {
             format!("started in the background; read its output with the tool logs, exec_id {}", exec.id);
         return Ok(done(text, json!({"exec_id": exec.id, "state": exec.state})));
     }
-    Ok(Outcome::Follow(Work::Exec(args.sandbox, exec.id)))
+    Ok(Outcome::Follow(Work::Exec(args.sandbox, exec.id), 0))
 }
 
 /// The result of a command that has ended.

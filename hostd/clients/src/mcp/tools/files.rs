@@ -79,7 +79,7 @@ async fn read(call: Call, args: ReadArgs) -> ToolAnswer {
         return Ok(Outcome::Done(Box::new(found)));
     }
     cut_to_character(&mut content);
-    let next = args.offset + content.len() as u64;
+    let next = args.offset.saturating_add(content.len() as u64);
     let (text, encoding) = match std::str::from_utf8(&content) {
         Ok(text) => (text.to_owned(), "utf-8"),
         Err(_) => (BASE64_STANDARD.encode(&content), "base64"),
@@ -114,7 +114,7 @@ pub async fn content(
 ) -> Result<(HeaderMap, Bytes), ApiFailure> {
     let address = Address::new(format!("/v1/sandboxes/{sandbox}/files/content")).query("path", path).build();
     let mut request = ApiClient::request(Method::GET, &address);
-    let last = offset.saturating_add(max_bytes).saturating_sub(1);
+    let last = offset.saturating_add(max_bytes).saturating_sub(1).max(offset);
     let range = HeaderValue::try_from(format!("bytes={offset}-{last}")).expect("numbers are visible ASCII");
     request.headers_mut().insert(RANGE, range);
     let response = match call.api.send(request).await {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     ApiClient,
-    mcp::{address::Address, call::Call, limits},
+    mcp::{address::Address, call::Call, limits, once::Unfinished},
 };
 use axum::body::Body;
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -22,7 +22,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 pub fn tools() -> Vec<ToolEntry> {
-    vec![ToolEntry::new(WRITE, Effect::Changes, write), ToolEntry::new(EDIT, Effect::Changes, edit)]
+    vec![
+        ToolEntry::new(WRITE, Effect::Changes, write).once(Unfinished::Again),
+        ToolEntry::new(EDIT, Effect::Changes, edit).once(Unfinished::Fails),
+    ]
 }
 
 const WRITE: Words = Words {

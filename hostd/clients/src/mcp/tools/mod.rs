@@ -17,6 +17,6 @@ pub use exec::exec_result;
 pub use files::entry_line;
 pub use logs::read as read_log;
 pub use registry::{call, visible_to};
-pub use result::failed;
+pub use result::{Outcome, ToolAnswer, ToolFailure, failed};
 pub use sandboxes::sandbox_result;
 pub use tasks::task_result;

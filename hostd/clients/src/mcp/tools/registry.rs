@@ -5,7 +5,11 @@ use super::{
     result::{Outcome, ToolAnswer, ToolFailure, failed},
     sandboxes, schema, snapshots, tasks,
 };
-use crate::mcp::{call::Call, methods::Answer};
+use crate::mcp::{
+    call::Call,
+    methods::Answer,
+    once::{self, Unfinished},
+};
 use futures_util::future::BoxFuture;
 use protocol::api::TokenScope;
 use rmcp::model::{ErrorData, JsonObject, Tool, ToolAnnotations};
@@ -30,6 +34,8 @@ type Run = Arc<dyn Fn(Call, JsonObject) -> BoxFuture<'static, ToolAnswer> + Send
 pub struct ToolEntry {
     tool: Tool,
     effect: Effect,
+    /// Set where a request that is sent again gets the result of the first one.
+    once: Option<Unfinished>,
     run: Run,
 }
 
@@ -62,7 +68,13 @@ impl ToolEntry {
                 act(call, arguments).await
             })
         });
-        Self { tool, effect, run }
+        Self { tool, effect, once: None, run }
+    }
+
+    /// For a tool whose repetition would do harm, or fail.
+    pub fn once(mut self, unfinished: Unfinished) -> Self {
+        self.once = Some(unfinished);
+        self
     }
 }
 
@@ -97,8 +109,15 @@ pub async fn call(call: &Call, name: &str, arguments: JsonObject) -> Result<Answ
         let name: String = name.chars().take(100).collect();
         return Err(ErrorData::invalid_params(format!("unknown tool: {name}"), None));
     };
-    let result = match (entry.run)(call.clone(), arguments).await {
-        Ok(Outcome::Follow(work)) => return Ok(Answer::Follow(work)),
+    let answer = match entry.once {
+        Some(unfinished) => {
+            let act = (entry.run)(call.clone(), arguments.clone());
+            once::run(call, (name, unfinished), &arguments, act).await
+        }
+        None => (entry.run)(call.clone(), arguments).await,
+    };
+    let result = match answer {
+        Ok(Outcome::Follow(work, position)) => return Ok(Answer::Follow(work, position)),
         Ok(Outcome::Done(result)) => *result,
         Err(failure) => failed(failure),
     };

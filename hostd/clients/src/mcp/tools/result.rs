@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 pub enum Outcome {
     Done(Box<CallToolResult>),
-    /// The result comes when this is done.
-    Follow(Work),
+    /// The result comes when this is done. It is followed from this position.
+    Follow(Work, u64),
 }
 
 pub type ToolAnswer = Result<Outcome, ToolFailure>;

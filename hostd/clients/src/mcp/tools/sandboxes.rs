@@ -6,7 +6,7 @@ use super::{
     result::{Outcome, ToolAnswer, ToolFailure, document, done, result},
 };
 use crate::{
-    ApiClient,
+    ApiClient, ApiFailure,
     mcp::{address::Address, call::Call, event_id::Work},
 };
 use axum::body::Body;
@@ -16,7 +16,7 @@ use hyper::{
 };
 use protocol::{
     EnvMap,
-    api::{LimitsSpec, Page, SandboxId, SandboxSpec, SandboxStatus, SandboxView},
+    api::{ApiErrorCode, LimitsSpec, Page, SandboxId, SandboxSpec, SandboxStatus, SandboxView},
 };
 use rmcp::model::CallToolResult;
 use schemars::JsonSchema;
@@ -119,7 +119,7 @@ async fn create(call: Call, args: CreateArgs) -> ToolAnswer {
         ..SandboxSpec::default()
     };
     let sandbox: SandboxView = post_once(&call, "/v1/sandboxes?wait=0", &spec).await?;
-    Ok(Outcome::Follow(Work::Sandbox(sandbox.id)))
+    Ok(Outcome::Follow(Work::Sandbox(sandbox.id), 0))
 }
 
 /// Makes a call that creates something once, also when the request of the client is repeated.
@@ -208,17 +208,26 @@ async fn resume(call: Call, args: SandboxArgs) -> ToolAnswer {
     change(&call, &args.sandbox, "start").await
 }
 
+/// The number of an event after which those of an operation come that is begun now: what happened to the sandbox before is
+/// no progress of it.
+async fn newest_event(call: &Call) -> Result<u64, ToolFailure> {
+    let newest = call.clients.parts.store.newest(0).await;
+    Ok(newest.map_err(|error| ApiFailure::new(ApiErrorCode::Internal, error.to_string()))?)
+}
+
 /// Begins an operation, whose end is followed.
 async fn change(call: &Call, id: &SandboxId, verb: &str) -> ToolAnswer {
+    let before = newest_event(call).await?;
     let path = format!("/v1/sandboxes/{id}/{verb}?wait=0");
     let sandbox: SandboxView = call.api.json(Method::POST, &path, None::<&()>).await?;
-    Ok(Outcome::Follow(Work::Sandbox(sandbox.id)))
+    Ok(Outcome::Follow(Work::Sandbox(sandbox.id), before))
 }
 
 async fn destroy(call: Call, args: SandboxArgs) -> ToolAnswer {
+    let before = newest_event(&call).await?;
     let path = format!("/v1/sandboxes/{}?wait=0&workspace=remove", args.sandbox);
     let sandbox: SandboxView = call.api.json(Method::DELETE, &path, None::<&()>).await?;
-    Ok(Outcome::Follow(Work::Sandbox(sandbox.id)))
+    Ok(Outcome::Follow(Work::Sandbox(sandbox.id), before))
 }
 
 /// The result of an operation on a sandbox, which is over.

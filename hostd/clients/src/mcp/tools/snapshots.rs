@@ -6,7 +6,7 @@ use super::{
     result::{Outcome, ToolAnswer, done},
     sandboxes::post_once,
 };
-use crate::mcp::{address::Address, call::Call, event_id::Work};
+use crate::mcp::{address::Address, call::Call, event_id::Work, once::Unfinished};
 use protocol::{
     EnvMap,
     api::{
@@ -21,7 +21,7 @@ pub fn tools() -> Vec<ToolEntry> {
     vec![
         ToolEntry::new(CREATE, Effect::Adds, create),
         ToolEntry::new(LIST, Effect::Reads, list),
-        ToolEntry::new(RESTORE, Effect::Changes, restore),
+        ToolEntry::new(RESTORE, Effect::Changes, restore).once(Unfinished::Fails),
         ToolEntry::new(FORK, Effect::Adds, fork),
     ]
 }
@@ -145,5 +145,5 @@ async fn fork(call: Call, args: ForkArgs) -> ToolAnswer {
     let path = format!("/v1/snapshots/{}/fork?wait=0", args.snapshot);
     let fork = SnapshotFork { name: args.name, env: args.env, ttl: args.ttl, ..SnapshotFork::default() };
     let sandbox: SandboxView = post_once(&call, &path, &fork).await?;
-    Ok(Outcome::Follow(Work::Sandbox(sandbox.id)))
+    Ok(Outcome::Follow(Work::Sandbox(sandbox.id), 0))
 }

@@ -96,7 +96,7 @@ async fn run(call: Call, args: RunArgs) -> ToolAnswer {
         ..TaskCreate::default()
     };
     let path = format!("/v1/sandboxes/{}/tasks", args.sandbox);
-    let starting = call.clients.mcp.begin(&work);
+    let starting = call.clients.mcp.starting.begin(&work);
     let task: TaskAnswer = call.api.post(&path, &create).await?;
     if starting.finish() {
         cancel_path(&call.api, &format!("{path}/{}", task.id)).await;
@@ -105,7 +105,7 @@ async fn run(call: Call, args: RunArgs) -> ToolAnswer {
         let text = format!("task {} is {}; watch_task waits for its result", task.id, word(task.status));
         return Ok(done(text, json!({"id": task.id, "sandbox_id": task.sandbox_id, "status": task.status})));
     }
-    Ok(Outcome::Follow(Work::Task(args.sandbox, task.id)))
+    Ok(Outcome::Follow(Work::Task(args.sandbox, task.id), 0))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -128,7 +128,7 @@ impl TaskArgs {
 async fn watch(call: Call, args: TaskArgs) -> ToolAnswer {
     // An unknown task is told at once.
     let task: TaskAnswer = call.api.get(&args.path()).await?;
-    Ok(Outcome::Follow(Work::Task(args.sandbox, task.id)))
+    Ok(Outcome::Follow(Work::Task(args.sandbox, task.id), 0))
 }
 
 async fn get(call: Call, args: TaskArgs) -> ToolAnswer {
