@@ -125,7 +125,7 @@ fn id_prefix(session: &SessionName) -> String {
 }
 
 async fn running(call: &SandboxCall<'_>, prefix: &str) -> Result<Option<ExecId>, ApiFailure> {
-    let execs: Page<ExecAnswer> = call.api.get(&call.path("/execs?limit=1000")).await?;
+    let execs: Page<ExecAnswer> = call.api.get(&call.path("/execs?running=1&limit=1000")).await?;
     let is_it = |exec: &&ExecAnswer| exec.id.as_str().starts_with(prefix) && exec.exit.is_none();
     Ok(execs.items.iter().find(is_it).map(|exec| exec.id.clone()))
 }
