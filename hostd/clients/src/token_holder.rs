@@ -6,11 +6,13 @@ use crate::{ClientKey, Clients};
 use hostd_core::{Identity, token_hash};
 use hostd_store::{StoreError, token_auth};
 use protocol::api::{SandboxId, TokenScope};
+use serde::{Deserialize, Serialize};
 
 /// The holder of a token that no API token stands behind. No id of a token is this word.
 const OWNER: &str = "owner";
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TokenHolder {
     Owner,
     /// The id of the API token.
@@ -29,9 +31,18 @@ impl TokenHolder {
         key.mint(purpose, parts, self.as_str().as_bytes())
     }
 
+    /// Returns the holder that a text names which looks like a token: nothing is verified.
+    pub fn claimed(token: &str) -> Option<Self> {
+        Self::parse(ClientKey::claimed_holder(token)?)
+    }
+
     /// Returns the holder of a token for this purpose.
     pub fn verified(key: &ClientKey, purpose: &str, parts: &[&[u8]], token: &str) -> Option<Self> {
-        let holder = String::from_utf8(key.holder(purpose, parts, token)?).ok()?;
+        Self::parse(key.holder(purpose, parts, token)?)
+    }
+
+    fn parse(holder: Vec<u8>) -> Option<Self> {
+        let holder = String::from_utf8(holder).ok()?;
         Some(if holder == OWNER { Self::Owner } else { Self::ApiToken(holder) })
     }
 

@@ -177,11 +177,6 @@ impl State {
             Goal::Running | Goal::Destroyed => false,
         }
     }
-
-    /// Whether `next` is the beginning of a new run of a sandbox that was put down.
-    pub fn is_resumed_by(&self, next: &Self) -> bool {
-        self.is_put_down() && next.goal == Goal::Running && next.operation.is_some()
-    }
 }
 
 /// Returns the state after a transition, or why there is none.

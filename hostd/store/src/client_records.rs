@@ -1,6 +1,5 @@
 //! What a protocol of other clients knows of a sandbox and the sandbox itself does not: one document for each sandbox
-//! and protocol, which only the protocol reads; but where it has a field `generation`, every resume of the sandbox counts
-//! it up, whoever resumed it.
+//! and protocol, which only the protocol reads.
 
 use super::{
     columns::ColumnReader,
@@ -76,15 +75,6 @@ impl Store {
         })
         .await
     }
-}
-
-/// Counts a resume of the sandbox.
-pub(super) fn count_resume(conn: &Connection, sandbox: &SandboxId) -> Result<()> {
-    let sql = "UPDATE client_records
-        SET document = json_set(document, '$.generation', json_extract(document, '$.generation') + 1)
-        WHERE sandbox = ? AND CASE WHEN json_valid(document)
-            THEN json_type(document, '$.generation') = 'integer' ELSE 0 END";
-    change(conn, sql, params![sandbox.as_str()], "count a resume of a sandbox").map(drop)
 }
 
 fn find(conn: &Connection, sandbox: &SandboxId, protocol: &str) -> Result<Option<String>> {

@@ -1,7 +1,7 @@
 //! Updates of existing sandboxes. The state of a sandbox changes in `apply_transition` and nowhere else.
 
 use super::{
-    attempts, client_records,
+    attempts,
     columns::word,
     error::{Result, StoreError},
     events::{self, NewEvent},
@@ -106,9 +106,6 @@ pub(super) fn apply_transition(
     if counts_as_up(&next) && !counts_as_up(&record.state) {
         let demand = Demand::launch(&record.blueprint.limits);
         quotas::check_room(conn, &record.owner, &demand, &Demand::default())?;
-    }
-    if record.state.is_resumed_by(&next) {
-        client_records::count_resume(conn, id)?;
     }
     let (kind, mut data) = event_of(change, &next)?;
     if *change == Transition::Renewed && record.state.renewal.is_some_and(|renewal| !renewal.keep_workspace) {

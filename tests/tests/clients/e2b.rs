@@ -174,7 +174,7 @@ async fn a_key_is_an_ordinary_token_in_the_form_of_e2b() -> Result<()> {
     hostd.stop().await
 }
 
-/// Tokens for one sandbox change when it is resumed, and neither they nor what E2B knows of it is lost in a crash.
+/// Neither tokens for one sandbox nor what E2B knows of it are lost in a crash.
 #[tokio::test]
 async fn what_e2b_knows_of_a_sandbox_outlives_hostd() -> Result<()> {
     let mut hostd = Hostd::start().await?;
@@ -206,7 +206,7 @@ async fn what_e2b_knows_of_a_sandbox_outlives_hostd() -> Result<()> {
     let (one, two) = (one?, two?);
     ensure!(one.status == 201 || two.status == 201, "{} {}", one.status, two.status);
     let tokens = [one.json::<Value>()?, two.json()?].map(|sandbox| sandbox["envdAccessToken"].clone());
-    ensure!(tokens[0] == tokens[1] && tokens[0] != first, "{first} {tokens:?}");
+    ensure!(tokens[0] == tokens[1] && tokens[0] == first, "{first} {tokens:?}");
 
     hostd.crash().await?;
     let e2b = E2b { caller: Caller::tcp(hostd.url(), None), key: e2b.key };
@@ -325,24 +325,33 @@ async fn tokens_of_a_sandbox_end_with_the_key_and_with_the_share_behind_them() -
     hostd.stop().await
 }
 
+/// An SDK goes on with the sandbox object that it had before it connected, and so with its token.
 #[tokio::test]
-async fn a_token_ends_when_its_sandbox_is_resumed_whoever_does_it() -> Result<()> {
+async fn a_connect_that_resumes_keeps_its_own_token_and_ends_those_of_others() -> Result<()> {
     let hostd = Hostd::start().await?;
-    let ann = E2b::new(&hostd, "ann", "run").await?;
+    let (ann, bob) = (E2b::new(&hostd, "ann", "run").await?, E2b::new(&hostd, "bob", "run").await?);
     let reader = E2b::new(&hostd, "ann", "read").await?;
     let id = ann.own().create(&json!({"idle_policy": "always_on"})).await?;
-    let mut before = Inside::connect(&hostd, &id, &ann, 200).await?;
-    for verb in ["pause", "stop"] {
-        let path = |verb: &str| format!("/v1/sandboxes/{id}/{verb}");
-        let _: Value = ann.own().post(&path(verb), &json!({})).await?.expect(200)?;
-        // Who may not start it changes nothing.
+    let share = format!("/v1/sandboxes/{id}/shares/principals/bob");
+    let _: Value = ann.own().put(&share, &json!({"access": "run"})).await?.expect(200)?;
+    let of_ann = Inside::connect(&hostd, &id, &ann, 200).await?;
+    for sleep in ["pause", "stop"] {
+        let of_bob = Inside::connect(&hostd, &id, &bob, 200).await?;
+        let verb = async |verb: &str| {
+            ann.own().post(&format!("/v1/sandboxes/{id}/{verb}"), &json!({})).await?.expect::<Value>(200)
+        };
+        verb(sleep).await?;
+        // A caller that may not start it changes nothing, and neither does a start by other means.
         let refused = reader.send("POST", &format!("/sandboxes/{id}/connect"), &json!({})).await?;
         ensure!(refused.status == 403, "{} {}", refused.status, refused.text());
-        let _: Value = ann.own().post(&path("start"), &json!({})).await?.expect(200)?;
-        ensure!(before.environment().await? == 401 && before.signed().await? == 401, "after {verb}");
-        let after = Inside::connect(&hostd, &id, &ann, 200).await?;
-        ensure!(after.environment().await? == 200 && after.signed().await? == 200, "after {verb}");
-        before = after;
+        verb("start").await?;
+        for inside in [&of_ann, &of_bob] {
+            ensure!(inside.environment().await? == 200 && inside.signed().await? == 200, "after {sleep}");
+        }
+        verb(sleep).await?;
+        ann.connect(&id, 201).await?;
+        ensure!(of_ann.environment().await? == 200 && of_ann.signed().await? == 200, "after {sleep}");
+        ensure!(of_bob.environment().await? == 401 && of_bob.signed().await? == 401, "after {sleep}");
     }
     hostd.stop().await
 }

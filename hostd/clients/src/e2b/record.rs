@@ -9,7 +9,7 @@ use serde_json::Value;
 use tracing::error;
 
 const PROTOCOL: &str = "e2b";
-/// API tokens whose signed URLs of one sandbox are good at a time.
+/// Holders of tokens of one sandbox at a time.
 const HOLDERS_MAX: usize = 64;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -25,12 +25,19 @@ pub struct E2bRecord {
     /// The rules as asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Value>,
-    /// The number of the token that envd takes. The store counts it up with each resume.
+    /// How often a connect resumed it: holders that come now get a token of this generation.
     pub generation: u64,
-    /// Ids of the API tokens that got the token of envd: signed URLs are checked with the tokens of all of them. Newest
-    /// last.
+    /// Who got a token of envd since the last of these connects, and who made it: signed URLs are checked with the
+    /// tokens of all of them. Newest last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub holders: Vec<String>,
+    pub holders: Vec<HandedOut>,
+}
+
+/// A token of envd that a holder has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedOut {
+    pub holder: TokenHolder,
+    pub generation: u64,
 }
 
 /// What happens when the timeout has passed.
@@ -48,6 +55,21 @@ pub enum AtTimeout {
 impl E2bRecord {
     pub fn is_made_by_e2b(&self) -> bool {
         !self.template.is_empty()
+    }
+
+    /// Returns the generation of the one token that a holder has or would get.
+    pub fn generation_of(&self, holder: &TokenHolder) -> u64 {
+        let handed_out = self.holders.iter().find(|known| known.holder == *holder);
+        handed_out.map_or(self.generation, |known| known.generation)
+    }
+
+    /// Returns the record after a connect of this holder resumed the sandbox. Its own token stays valid, since an SDK goes
+    /// on with the sandbox object that it has; tokens of all others end.
+    #[must_use]
+    pub fn resumed_by(mut self, holder: &TokenHolder) -> Self {
+        self.generation = self.generation.saturating_add(1);
+        self.holders.retain(|known| known.holder == *holder);
+        self
     }
 }
 
@@ -84,18 +106,12 @@ pub async fn hand_out(
     sandbox: &SandboxId,
     holder: &TokenHolder,
 ) -> Result<E2bRecord, StoreError> {
-    let id = match holder {
-        // Always one of them.
-        TokenHolder::Owner => None,
-        TokenHolder::ApiToken(id) => Some(id.clone()),
-    };
+    let holder = holder.clone();
     change(clients, sandbox, move |mut record| {
-        if let Some(id) = id
-            && !record.holders.contains(&id)
-        {
+        if !record.holders.iter().any(|known| known.holder == holder) {
             let excess = (record.holders.len() + 1).saturating_sub(HOLDERS_MAX);
             record.holders.drain(..excess);
-            record.holders.push(id);
+            record.holders.push(HandedOut { holder, generation: record.generation });
         }
         record
     })

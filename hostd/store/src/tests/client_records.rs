@@ -48,35 +48,3 @@ async fn a_document_is_kept_for_a_while_after_its_sandbox() {
     assert_eq!(store.delete_expired(now_ms).await.unwrap(), some);
     assert_eq!(store.client_record(&id, E2B).await.unwrap(), None);
 }
-
-#[tokio::test]
-async fn every_resume_counts_up_the_generation_of_a_document() {
-    let (_dir, store, id) = with_one().await;
-    let documents = [(E2B, r#"{"a":"b","generation":7}"#), ("none", r#"{"a":1}"#), ("text", "a")];
-    for (protocol, text) in documents {
-        let set = Box::new(move |_: Option<String>| Some(text.to_owned()));
-        store.change_client_record(&id, protocol, set).await.unwrap();
-    }
-    let to = |goal| Transition::Accept { goal, deadline_ms: 9 };
-    let table = [
-        (Transition::Reached, 7),
-        (to(Goal::Paused), 7),
-        (Transition::Reached, 7),
-        (to(Goal::Running), 8),
-        // Another one that wants the same.
-        (to(Goal::Running), 8),
-        (Transition::Reached, 8),
-        (Transition::Doze { deadline_ms: 9 }, 8),
-        (Transition::Reached, 8),
-        (to(Goal::Running), 8),
-        (to(Goal::Stopped), 8),
-        (to(Goal::Running), 9),
-    ];
-    for (change, expected) in table {
-        store.transition_sandbox(&id, change.clone(), 3).await.unwrap();
-        let document = store.client_record(&id, E2B).await.unwrap().unwrap();
-        assert_eq!(document, format!(r#"{{"a":"b","generation":{expected}}}"#), "{change:?}");
-    }
-    assert_eq!(store.client_record(&id, "none").await.unwrap().as_deref(), Some(r#"{"a":1}"#));
-    assert_eq!(store.client_record(&id, "text").await.unwrap().as_deref(), Some("a"));
-}

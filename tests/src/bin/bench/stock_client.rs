@@ -60,7 +60,8 @@ impl Creator {
         let body = Full::new(Bytes::from_static(br#"{"templateID":"base","timeout":300}"#));
         let request = Request::post("/v2/sandboxes").header("x-api-key", &self.key).body(body)?;
         let created: Value = self.e2b.call(request).await?.expect(201)?;
-        let field = |name: &str| created[name].as_str().map(str::to_owned).with_context(|| format!("no {name}"));
+        let field =
+            |name: &str| created[name].as_str().map(str::to_owned).with_context(|| format!("no {name}"));
         Ok(E2bSandbox { id: field("sandboxID")?, token: field("envdAccessToken")? })
     }
 

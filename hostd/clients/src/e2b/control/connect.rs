@@ -1,12 +1,9 @@
-//! Connect and resume: a sandbox that is paused runs again, with a new timeout and a new token.
+//! Connect and resume: a sandbox that is paused runs again, with a new timeout, and tokens of its other holders end.
 //!
 //! ```text
 //!  running ── connect ──▶ 200, the timeout is extended
-//!  paused ─── connect, resume ──▶ timeout that pauses ─▶ start: the next token ─▶ timeout as asked ──▶ 201
+//!  paused ─── connect, resume ──▶ timeout that pauses ─▶ start ─▶ tokens of others end ─▶ timeout as asked ──▶ 201
 //! ```
-//!
-//! The store counts the token up with the start, whoever asks for it: a token of the time before a pause opens nothing
-//! after it.
 //!
 //! A crash between two of these steps leaves a sandbox that is paused, or will be: none is lost, and none runs for ever.
 
@@ -81,8 +78,9 @@ async fn start(call: &Call, id: &str, asked: Connect) -> Result<Response, E2bErr
         call.verb(&view.id, "stop").await?;
     }
     let mut view = call.verb(&view.id, "start").await?;
-    if was_paused && at_timeout != seen.at_timeout {
-        let change = move |record| E2bRecord { at_timeout, ..record };
+    if was_paused {
+        let holder = call.holder().await?;
+        let change = move |record: E2bRecord| E2bRecord { at_timeout, ..record.resumed_by(&holder) };
         record::change(&call.clients, &view.id, change).await?;
     }
     if has_timeout {

@@ -121,7 +121,7 @@ pub async fn connected(call: &Call, view: &SandboxView) -> Result<ConnectedSandb
         id: view.id.to_string(),
         client: CLIENT,
         envd_version: ENVD_VERSION,
-        envd_access_token: envd_token::mint(&parts.key, &view.id, record.generation, &holder),
+        envd_access_token: envd_token::mint(&parts.key, &view.id, &record, &holder),
         traffic_access_token: traffic_token::mint(&parts.key, &view.id, &holder),
         domain: domain(&parts.previews),
     })

@@ -69,7 +69,6 @@ impl Authorized {
 /// The sandbox of a request, whether or not it may be used.
 pub struct Found {
     pub record: SandboxRecord,
-    /// Of its tokens, those of this generation are valid.
     pub e2b: E2bRecord,
 }
 
@@ -109,7 +108,7 @@ pub async fn authorize(clients: &Clients, request: &Parts, found: Found) -> Resu
     let credential = match presented(&request.headers) {
         Presented::SandboxToken(token) => {
             let key = &clients.parts.key;
-            let holder = envd_token::verified(key, &record.id, found.e2b.generation, &token);
+            let holder = envd_token::verified(key, &record.id, &found.e2b, &token);
             let holder = holder.ok_or_else(|| {
                 HttpError::unauthorized("unauthorized access, the access token is not valid for this sandbox")
             })?;
@@ -159,10 +158,11 @@ pub async fn authorize_signed(
         return Err(HttpError::bad_request("the request has a signature and X-API-KEY; send one"));
     }
     let Found { record, e2b } = found;
-    let ids = e2b.holders.iter().rev().cloned().map(TokenHolder::ApiToken);
     let mut checked = Err(SignatureError::Invalid);
-    for holder in std::iter::once(TokenHolder::Owner).chain(ids) {
-        checked = check(&envd_token::mint(&clients.parts.key, &record.id, e2b.generation, &holder));
+    // The owner's token is known without having been handed out.
+    let owner = std::iter::once(TokenHolder::Owner);
+    for holder in owner.chain(e2b.holders.iter().rev().map(|known| known.holder.clone())) {
+        checked = check(&envd_token::mint(&clients.parts.key, &record.id, &e2b, &holder));
         match checked {
             Ok(()) => {
                 let credential = held_by(clients, &record, &holder, envd_token::PURPOSE).await?;

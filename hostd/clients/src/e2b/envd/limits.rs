@@ -27,6 +27,10 @@ pub const WATCHERS_OF_TENANT_MAX: usize = 256;
 pub const WATCHERS_MAX: usize = 4_096;
 /// Changes that wait for a poll. The watcher says so when it lost some.
 pub const WATCHER_EVENTS_MAX: usize = 16_384;
+/// The longest wait of a poll for changes that are on their way: clients poll right after what they did.
+pub const WATCHER_POLL_MS: u64 = 250;
+/// A poll that has changes ends when none came for this long.
+pub const WATCHER_QUIET_MS: u64 = 20;
 /// A watcher that is not polled for so long is removed.
 pub const WATCHER_IDLE_S: u64 = 3_600;
 

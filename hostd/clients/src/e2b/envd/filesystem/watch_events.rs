@@ -14,7 +14,6 @@ use crate::{
 };
 use axum::body::Body;
 use bytes::BytesMut;
-use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::Method;
 use protocol::api::{ApiErrorCode, FileChangeView};
@@ -73,7 +72,7 @@ impl WatchEvents {
         Ok(response.await?.into_body())
     }
 
-    /// Waits for news.
+    /// Waits for news. Safe to cancel: what was read of an event is kept in `rest`.
     pub async fn next(&mut self) -> WatchNews {
         loop {
             let Some((name, data)) = self.next_event().await else { return WatchNews::Ended };
@@ -81,12 +80,6 @@ impl WatchEvents {
                 return news;
             }
         }
-    }
-
-    /// Returns news that are there already.
-    pub fn try_next(&mut self) -> Option<WatchNews> {
-        // What was read of an event is kept in `rest`.
-        self.next().now_or_never()
     }
 
     fn news(&self, event: &str, data: &str) -> Option<WatchNews> {
@@ -100,7 +93,11 @@ impl WatchEvents {
             Some(WatchNews::Changed(events.collect()))
         };
         match event {
-            "created" => change(&|view| vec![(view.path.clone(), EventType::Create)]),
+            // A file that is moved into place appears with its content, which E2B's clients wait for as a write.
+            "created" => change(&|view| {
+                let content = (!view.directory).then(|| (view.path.clone(), EventType::Write));
+                [(view.path.clone(), EventType::Create)].into_iter().chain(content).collect()
+            }),
             "modified" => change(&|view| vec![(view.path.clone(), EventType::Write)]),
             "deleted" => change(&|view| vec![(view.path.clone(), EventType::Remove)]),
             "moved" => change(&|view| {
@@ -170,11 +167,14 @@ mod tests {
         let mut watch = events(concat!(
             ": heartbeat\n\n",
             "id: a-1\nevent: created\ndata: {\"path\":\"dir/a b\",\"directory\":false}\n\n",
+            "event: created\ndata: {\"path\":\"dir/sub\",\"directory\":true}\n\n",
             "event: moved\ndata: {\"path\":\"dir/sub/y\",\"from\":\"dir/x\",\"directory\":false}\n\n",
             "event: overflow\ndata: {\"reason\":\"too many\"}\n\n",
         ));
         let event = |name: &str, kind| FilesystemEvent { name: name.to_owned(), kind, entry: None };
-        assert_eq!(watch.next().await, WatchNews::Changed(vec![event("a b", EventType::Create)]));
+        let file = vec![event("a b", EventType::Create), event("a b", EventType::Write)];
+        assert_eq!(watch.next().await, WatchNews::Changed(file));
+        assert_eq!(watch.next().await, WatchNews::Changed(vec![event("sub", EventType::Create)]));
         let moved = vec![event("x", EventType::Rename), event("sub/y", EventType::Create)];
         assert_eq!(watch.next().await, WatchNews::Changed(moved));
         assert_eq!(watch.next().await, WatchNews::Overflow);

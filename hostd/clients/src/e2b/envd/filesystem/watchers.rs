@@ -10,7 +10,8 @@ use crate::e2b::{
     connect::{Code, ConnectError},
     envd::{
         limits::{
-            WATCHER_EVENTS_MAX, WATCHER_IDLE_S, WATCHERS_MAX, WATCHERS_OF_SANDBOX_MAX, WATCHERS_OF_TENANT_MAX,
+            WATCHER_EVENTS_MAX, WATCHER_IDLE_S, WATCHER_POLL_MS, WATCHER_QUIET_MS, WATCHERS_MAX,
+            WATCHERS_OF_SANDBOX_MAX, WATCHERS_OF_TENANT_MAX,
         },
         sandbox_api::SandboxApi,
     },
@@ -21,6 +22,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+use tokio::time::timeout_at;
 
 #[derive(Default)]
 pub struct Watchers(Mutex<HashMap<String, Watcher>>);
@@ -93,7 +95,7 @@ impl Watchers {
             watcher.polled_watch.clone()
         };
         let mut polled = shared.lock().await;
-        if polled.collect()? == Collected::AllThereWas {
+        if polled.collect().await? == Collected::AllThereWas {
             self.all().remove(&request.watcher_id);
             return Err(missing(&request));
         }
@@ -128,14 +130,18 @@ enum Collected {
 }
 
 impl PolledWatch {
-    /// Takes the changes that are there.
-    fn collect(&mut self) -> Result<Collected, ConnectError> {
+    /// Takes the changes that are there, and waits a moment for those on their way.
+    async fn collect(&mut self) -> Result<Collected, ConnectError> {
+        let end = Instant::now() + Duration::from_millis(WATCHER_POLL_MS);
         while self.pending.len() < WATCHER_EVENTS_MAX {
-            match self.events.try_next() {
-                Some(WatchNews::Changed(changed)) => self.pending.extend(changed),
-                Some(WatchNews::Overflow) => return Err(watch::overflow()),
-                Some(WatchNews::Ended) if self.pending.is_empty() => return Ok(Collected::AllThereWas),
-                Some(WatchNews::Ended) | None => break,
+            let quiet = Instant::now() + Duration::from_millis(WATCHER_QUIET_MS);
+            let until = if self.pending.is_empty() { end } else { end.min(quiet) };
+            // What was read of an event is kept; changes that are there are taken also after the end.
+            match timeout_at(until.into(), self.events.next()).await {
+                Ok(WatchNews::Changed(changed)) => self.pending.extend(changed),
+                Ok(WatchNews::Overflow) => return Err(watch::overflow()),
+                Ok(WatchNews::Ended) if self.pending.is_empty() => return Ok(Collected::AllThereWas),
+                Ok(WatchNews::Ended) | Err(_) => break,
             }
         }
         Ok(Collected::Changes)
