@@ -121,6 +121,7 @@ fn list_command(missing: &Missing) -> String {
         MissingKind::ModelProvider => "slipway model ls".to_owned(),
         MissingKind::Budget => "slipway budget ls".to_owned(),
         MissingKind::Quota => "slipway quota ls".to_owned(),
+        MissingKind::Webhook => "slipway webhook ls".to_owned(),
     }
 }
 

@@ -63,7 +63,9 @@ mod task_changes;
 mod task_line;
 mod task_outcome;
 mod task_revert;
+mod timestamp;
 mod valid_json;
+pub mod webhook;
 
 pub use access::{Access, Grantee, Identity, SandboxAccess, Share};
 pub use api_token::{bearer, is_well_formed_token, token_hash};
@@ -143,3 +145,4 @@ pub use task_changes::{ChangesRecord, ChangesSummary, FileChangeRecord, TaskChan
 pub use task_line::{BadTaskLine, TaskFrames, TaskLine, TaskUpdate};
 pub use task_outcome::{FailedProvider, ModelActivity, ModelFailure, explain_provider_failure, final_result};
 pub use task_revert::{RevertedFiles, TaskRevertOutcome, is_path_below};
+pub use timestamp::parse_rfc3339;

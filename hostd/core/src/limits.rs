@@ -75,6 +75,11 @@ pub const DOTFILES_MAX_MS: u64 = 5 * 60_000;
 pub const TTL_MAX_MS: u64 = 365 * 86_400_000;
 /// How long a pulled image is kept that no sandbox gets, unless configured.
 pub const IMAGE_KEEP_DEFAULT_DAYS: u64 = 14;
+/// Attempts to deliver to a webhook: default and maximum. They end after a day anyway.
+pub const WEBHOOK_ATTEMPTS_DEFAULT: u64 = 20;
+pub const WEBHOOK_ATTEMPTS_MAX: u64 = 100;
+/// Days that the audit log is kept.
+pub const AUDIT_KEEP_DEFAULT_DAYS: u64 = 90;
 pub const IMAGE_UNUSED_DEFAULT_MS: u64 = IMAGE_KEEP_DEFAULT_DAYS * 86_400_000;
 
 // ---- sandboxes ----

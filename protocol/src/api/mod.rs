@@ -6,6 +6,7 @@
 
 mod acp;
 mod agent;
+mod audit;
 mod capacity;
 mod error;
 mod event;
@@ -34,9 +35,11 @@ mod terminal;
 mod token;
 mod ttl;
 mod tunnel;
+mod webhook;
 
 pub use acp::{ACP_MESSAGE_MAX_BYTES, ACP_SUBPROTOCOL};
 pub use agent::{AgentView, WarmAnswer, WarmCreate};
+pub use audit::AuditView;
 pub use capacity::{
     CapacityDetail, LeftoverKind, LimitsChange, MemoryLevel, PressureView, ReapItem, ReapReport, SandboxCost,
     StatsView,
@@ -103,3 +106,9 @@ pub use terminal::{SUBPROTOCOL, TOKEN_SUBPROTOCOL, TerminalText, VIEWER_MESSAGE_
 pub use token::{IdentityView, TokenCreate, TokenCreated, TokenScope, TokenView};
 pub use ttl::{OnTtl, TtlChange};
 pub use tunnel::{TUNNEL_MESSAGE_MAX_BYTES, TUNNEL_SUBPROTOCOL};
+pub use webhook::{
+    BadWebhookEvents, DeliveryState, DeliveryView, RedeliverRequest, Redelivered,
+    WEBHOOK_DESCRIPTION_MAX_CHARS, WEBHOOK_EVENTS_MAX, WEBHOOK_TYPES, WEBHOOK_URL_MAX_BYTES, WebhookChange,
+    WebhookCreate, WebhookCreated, WebhookDisabledReason, WebhookEvents, WebhookFailure, WebhookStatus,
+    WebhookTest, WebhookView,
+};

@@ -50,6 +50,7 @@ pub enum MissingKind {
     Budget,
     /// Addressed by the tenant, or by the principal.
     Quota,
+    Webhook,
 }
 
 impl Missing {
@@ -85,6 +86,9 @@ impl Display for Missing {
             }
             MissingKind::Quota => {
                 return write!(f, "no quota of `{id}` (or this token may not read it)");
+            }
+            MissingKind::Webhook => {
+                return write!(f, "no webhook `{id}` (or it belongs to another tenant)");
             }
             MissingKind::Task => write!(f, "no task `{id}`")?,
             MissingKind::Permission => write!(f, "no open permission `{id}`")?,

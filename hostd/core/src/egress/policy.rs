@@ -116,6 +116,11 @@ impl Exceptions {
         }
     }
 
+    /// Whether an exception covers an address of a destination.
+    pub fn lists(&self, destination: &Destination, address: IpAddr) -> bool {
+        self.matching(destination, address, reserved(address)).is_some()
+    }
+
     /// The exception that matches. One for an address covers every kind of address. One for a name does not
     /// cover loopback and link-local addresses: the owner of the name could point it there.
     fn matching(&self, destination: &Destination, address: IpAddr, kind: Option<Reserved>) -> Option<&Rule> {

@@ -7,11 +7,11 @@ use super::{
     limits,
     network::egress_rules,
     request::{NetworkConfig, Pause, Refresh, SetTimeout},
-    timestamp::parse_rfc3339,
     view::{SandboxState, state},
 };
 use crate::{e2b::record, respond};
 use axum::response::Response;
+use hostd_core::parse_rfc3339;
 use hyper::{Method, StatusCode};
 use protocol::api::{EgressRules, EgressView, OnTtl, SandboxView, TtlChange};
 use serde_json::Value;

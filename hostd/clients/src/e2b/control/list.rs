@@ -5,7 +5,6 @@ use super::{
     call::Call,
     error::E2bError,
     limits,
-    timestamp::parse_rfc3339,
     view::{ListedSandbox, SandboxState, listed, state},
 };
 use crate::{
@@ -13,6 +12,7 @@ use crate::{
     respond,
 };
 use axum::response::Response;
+use hostd_core::parse_rfc3339;
 use hyper::{
     StatusCode,
     header::{HeaderName, HeaderValue},

@@ -16,7 +16,6 @@ mod route;
 mod serve;
 mod snapshots;
 mod template;
-mod timestamp;
 mod view;
 
 pub use serve::serve;

@@ -4,12 +4,11 @@ use super::{
     call::Call,
     error::E2bError,
     limits,
-    timestamp::parse_rfc3339,
     view::{SandboxState, cpu_count, detail, state},
 };
 use crate::{e2b::record, respond};
 use axum::response::Response;
-use hostd_core::rfc3339;
+use hostd_core::{parse_rfc3339, rfc3339};
 use hyper::StatusCode;
 use protocol::api::{ApiErrorCode, EventView, Page, SandboxView, StatsView};
 use serde::Serialize;

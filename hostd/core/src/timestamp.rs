@@ -1,4 +1,4 @@
-//! Times as the SDKs send them: RFC 3339 with an offset, seconds or milliseconds.
+//! Times as clients send them: RFC 3339 with an offset, seconds or milliseconds.
 
 /// Returns milliseconds since the Unix epoch.
 pub fn parse_rfc3339(text: &str) -> Option<u64> {
@@ -74,7 +74,7 @@ mod tests {
             assert_eq!(parse_rfc3339(text), expected, "{text}");
         }
         for ms in [0, 951_782_400_000, 1_769_903_999_123, 4_102_444_799_999] {
-            assert_eq!(parse_rfc3339(&hostd_core::rfc3339(ms)), Some(ms));
+            assert_eq!(parse_rfc3339(&crate::rfc3339(ms)), Some(ms));
         }
     }
 }
