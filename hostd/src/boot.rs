@@ -167,7 +167,9 @@ async fn run(config: Config) -> Result<(), Failure> {
     let preview = hostd_edge::serve(preview, edge.clone());
     let prune = edge.tidy();
     let egress_reports = egress.run_recorder(closing.clone());
-    let retention = retention(fleet.clone(), store.clone(), clock, closing.clone());
+    let audit_keep_ms = config.audit_keep_ms();
+    let retention = retention(fleet.clone(), store.clone(), (clock, audit_keep_ms), closing.clone());
+    let webhooks = parts.webhooks.run(closing.clone());
     let upkeep = closing.run_until_cancelled(maintain(store, parts.images.clone(), config.image_keep_days));
     let resources = watch_resources(&fleet, &closing);
     let stop = async {
@@ -175,7 +177,7 @@ async fn run(config: Config) -> Result<(), Failure> {
         info!(signal = name, "draining; sandboxes keep running");
         closing.cancel();
     };
-    tokio::join!(tcp, unix, preview, prune, retention, upkeep, resources, egress_reports, stop);
+    tokio::join!(tcp, unix, preview, prune, retention, upkeep, resources, egress_reports, webhooks, stop);
     api.finish().await;
     fleet.close().await;
     parts.git.finish().await;
@@ -267,10 +269,15 @@ async fn serve_unix(
     }
 }
 
-async fn retention(fleet: Fleet, store: Store, clock: Clock, closing: CancellationToken) {
+async fn retention(
+    fleet: Fleet,
+    store: Store,
+    (clock, audit_keep_ms): (Clock, Option<u64>),
+    closing: CancellationToken,
+) {
     loop {
         fleet.remove_expired_snapshots().await;
-        if let Err(error) = store.delete_expired(clock.now_ms()).await {
+        if let Err(error) = store.delete_expired(clock.now_ms(), audit_keep_ms).await {
             warn!(%error, "failed to delete expired rows");
         }
         tokio::select! {

@@ -93,6 +93,11 @@ pub struct Config {
     pub git_known_hosts: PathBuf,
     /// Private addresses that sandboxes may reach.
     pub egress_private: Exceptions,
+    /// Endpoints of webhooks that may have private addresses, and attempts of one delivery.
+    pub webhook_allow: Exceptions,
+    pub webhook_attempts: u64,
+    /// Days that the audit log is kept; 0: for ever.
+    pub audit_keep_days: u64,
     /// The model budget of a task that sets none.
     pub task_budget: BudgetBounds,
 }
@@ -143,6 +148,11 @@ impl Config {
         let limit = |value: u64| (value > 0).then_some(value);
         let age_ms = limit(self.snapshot_keep_days).map(|days| days.saturating_mul(24 * 3_600_000));
         SnapshotRetention { count: limit(self.snapshot_keep), age_ms }
+    }
+
+    /// How long the audit log is kept; `None` for ever.
+    pub fn audit_keep_ms(&self) -> Option<u64> {
+        (self.audit_keep_days > 0).then(|| self.audit_keep_days.saturating_mul(24 * 3_600_000))
     }
 
     /// Parses the text of the TOML file, if there is one, and the environment, which `env` looks up.
@@ -201,7 +211,10 @@ impl Config {
             agents_dir: path("agents_dir")?,
             briefing_file: path("briefing_file")?,
             git_known_hosts: absolute("git_known_hosts", &values.text("git_known_hosts")?)?,
-            egress_private: exceptions(&values.list("egress_private")?)?,
+            egress_private: exceptions("egress_private", &values.list("egress_private")?)?,
+            webhook_allow: exceptions("webhook_allow", &values.list("webhook_allow")?)?,
+            webhook_attempts: values.integer("webhook_attempts")?.unwrap_or(limits::WEBHOOK_ATTEMPTS_DEFAULT),
+            audit_keep_days: values.integer("audit_keep_days")?.unwrap_or(limits::AUDIT_KEEP_DEFAULT_DAYS),
             task_budget: budget(&values.optional("task_budget")?.unwrap_or_default())?,
         };
         config.check()
@@ -217,6 +230,10 @@ impl Config {
                 "SLIPWAY_IDLE_SECONDS",
                 "must be at least 1; a sandbox stays up with idle_policy always_on",
             ));
+        }
+        if !(1..=limits::WEBHOOK_ATTEMPTS_MAX).contains(&self.webhook_attempts) {
+            let most = limits::WEBHOOK_ATTEMPTS_MAX;
+            return Err(bad("SLIPWAY_WEBHOOK_ATTEMPTS", format!("must be a number from 1 to {most}")));
         }
         if self.model_idle_s == 0 {
             return Err(bad("SLIPWAY_MODEL_IDLE_SECONDS", "must be at least 1"));

@@ -13,3 +13,4 @@ pub mod config;
 pub mod git;
 mod inside;
 pub mod reconcile;
+mod webhooks;

@@ -96,11 +96,54 @@ pub struct AuditedRequest {
     pub request_id: String,
     pub method: Method,
     pub path: String,
+    /// The address that it came from.
+    pub peer: String,
+}
+
+/// What a call is and what it is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditTarget {
+    pub operation: &'static str,
+    /// Id or name of the object, from the path.
+    pub object: String,
+    pub sandbox: String,
+}
+
+impl AuditTarget {
+    /// Names what the call made, by its id.
+    pub fn made(mut self, made: Option<&str>, makes_sandbox: bool) -> Self {
+        if let Some(id) = made {
+            self.object = shortened(id);
+            if makes_sandbox {
+                self.sandbox.clone_from(&self.object);
+            }
+        }
+        self
+    }
+
+    /// Reads the target of a call from the parameters of its path.
+    pub fn of(operation: &'static str, params: &[(&str, &str)]) -> Self {
+        // A port is a number and no object.
+        let object = params.iter().rfind(|(name, _)| *name != "port");
+        let sandbox = params.iter().find(|(name, _)| *name == "id");
+        let text =
+            |param: Option<&(&str, &str)>| param.map_or_else(String::new, |(_, value)| shortened(value));
+        Self { operation, object: text(object), sandbox: text(sandbox).to_ascii_lowercase() }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(limits::AUDIT_OBJECT_MAX_CHARS).collect()
 }
 
 impl AuditedRequest {
     /// Builds the row, without its time.
-    pub fn row(&self, caller: Option<&Identity>, status: u16, code: Option<String>) -> AuditRecord {
+    pub fn row(
+        &self,
+        caller: Option<&Identity>,
+        target: AuditTarget,
+        (status, code): (u16, Option<String>),
+    ) -> AuditRecord {
         let part = |pick: fn(&Identity) -> String| caller.map_or_else(String::new, pick);
         AuditRecord {
             time_ms: 0,
@@ -112,6 +155,10 @@ impl AuditedRequest {
             path: self.path.chars().take(512).collect(),
             status,
             code,
+            operation: target.operation.to_owned(),
+            object: target.object,
+            sandbox: target.sandbox,
+            peer: self.peer.clone(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     Api,
     access_lease::{AccessLease, lease_error},
-    audit_writer::AuditedRequest,
+    audit_writer::{AuditTarget, AuditedRequest},
     authenticate,
     call::{Call, TakeOnce},
     clients,
@@ -15,6 +15,7 @@ use super::{
     rebinding_guard, request_body,
     route::{RequestBody, RequiredAccess, Route},
     routes,
+    views::AnsweredId,
 };
 use axum::{
     Router,
@@ -73,13 +74,15 @@ pub fn front(api: Arc<Api>) -> Front {
 
 /// Names the subject of a call that a protocol makes, for the audit log: the guard saw only the request behind it.
 async fn name_subject(mut request: Request, next: Next) -> Response {
-    let subject = AuditedRequest {
-        request_id: request_id(request.headers()),
-        method: request.method().clone(),
-        path: request.uri().path().to_owned(),
-    };
+    let subject = subject(&request, request_id(request.headers()));
     request.extensions_mut().insert(subject);
     next.run(request).await
+}
+
+fn subject(request: &Request, request_id: String) -> AuditedRequest {
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.audit_text()).unwrap_or_default();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    AuditedRequest { request_id, method, path, peer }
 }
 
 fn routes_of(api: &Arc<Api>) -> Router {
@@ -111,11 +114,7 @@ async fn guard(
 ) -> Response {
     let started = Instant::now();
     let id = request_id(request.headers());
-    let subject = AuditedRequest {
-        request_id: id.clone(),
-        method: request.method().clone(),
-        path: request.uri().path().to_owned(),
-    };
+    let subject = subject(&request, id.clone());
     let peer = request.extensions().get::<Peer>().copied();
     let missing = || CallError::new(ApiErrorCode::Forbidden, "the connection has no peer");
     let checked = peer
@@ -137,7 +136,8 @@ async fn guard(
         }
         Err(failure) => {
             let code = code_text(failure.error.code);
-            api.audit.record_refusal(subject.row(None, failure.error.code.http_status(), code));
+            let status = (failure.error.code.http_status(), code);
+            api.audit.record_refusal(subject.row(None, AuditTarget::default(), status));
             failure.into_response()
         }
     };
@@ -180,9 +180,10 @@ pub fn new_id() -> String {
 }
 
 async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request: Request) -> Response {
-    let fallback =
-        || AuditedRequest { request_id: String::new(), method: route.method.clone(), path: String::new() };
-    let subject = request.extensions_mut().remove::<AuditedRequest>().unwrap_or_else(fallback);
+    let given = request.extensions_mut().remove::<AuditedRequest>();
+    let subject = given.unwrap_or_else(|| subject(&request, String::new()));
+    let named: Vec<(&str, &str)> = params.iter().flatten().collect();
+    let target = AuditTarget::of(route.doc.id, &named);
     let (matched, older) = (MatchedRoute(route.path), route.older);
     let revocations = api.store.token_revocations();
     let mut response = match authorize(&api, &route, &params, RequestHead::of(&request)).await {
@@ -191,14 +192,15 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
             let watch = AccessWatch::new(api.store.clone(), caller.clone(), api.clock, revocations);
             let lease = AccessLease::new(watch, required);
             let bound = lease.clone();
-            let this = AuthorizedRequest { api, route, caller, lease, subject };
+            let this = AuthorizedRequest { api, route, caller, lease, subject, target };
             bound.bind(handle(this, params, request).await)
         }
         Err((caller, failure)) => {
             let code = failure.error.code;
             let refused = matches!(code, ApiErrorCode::Unauthorized | ApiErrorCode::Forbidden);
             if refused {
-                api.audit.record_refusal(subject.row(caller.as_ref(), code.http_status(), code_text(code)));
+                let status = (code.http_status(), code_text(code));
+                api.audit.record_refusal(subject.row(caller.as_ref(), target, status));
             }
             let mut response = error_response(failure, &subject, older);
             if code == ApiErrorCode::TooMany {
@@ -286,6 +288,7 @@ struct AuthorizedRequest {
     caller: Identity,
     lease: Arc<AccessLease>,
     subject: AuditedRequest,
+    target: AuditTarget,
 }
 
 async fn handle(this: AuthorizedRequest, params: Params, request: Request) -> Response {
@@ -376,7 +379,9 @@ impl AuthorizedRequest {
         let refused =
             refusal.is_some_and(|refusal| refusal.foreign || refusal.code == ApiErrorCode::Forbidden);
         let code = refusal.and_then(|refusal| code_text(refusal.code));
-        let row = self.subject.row(Some(&self.caller), response.status().as_u16(), code);
+        let made = response.extensions().get::<AnsweredId>().map(|AnsweredId(id)| id.as_str());
+        let target = self.target.clone().made(made, self.route.makes_sandbox());
+        let row = self.subject.row(Some(&self.caller), target, (response.status().as_u16(), code));
         if self.route.is_audited() {
             self.api.audit.record_action(row).await;
         } else if refused {

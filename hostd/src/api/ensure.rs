@@ -14,8 +14,7 @@ use super::{
     limits as api,
     relay::{self, CONTROL_TIMEOUT},
     sandboxes::{generate_id, new_sandbox},
-    snapshots,
-    views::{self, ok},
+    snapshots, views,
 };
 use crate::reconcile::{FleetError, SandboxCommand};
 use hostd_core::limits;
@@ -60,7 +59,7 @@ pub async fn ensure(call: Call) -> CallResult {
 fn respond(call: &Call, record: &SandboxRecord, created: bool) -> CallResult {
     let sandbox = call.view_of(record);
     let answer = EnsureAnswer { sandbox, created };
-    Ok(if created { views::json(StatusCode::CREATED, &answer) } else { ok(&answer) })
+    Ok(if created { views::json(StatusCode::CREATED, &answer) } else { views::found(&answer) })
 }
 
 async fn find(call: &Call, new: &NewSandbox) -> Result<Option<Record>, CallError> {

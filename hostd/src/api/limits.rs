@@ -19,6 +19,9 @@ pub const KEPT_RESPONSE_MAX_BYTES: usize = 8 << 20;
 pub const REQUEST_ID_MAX_BYTES: usize = 64;
 /// Queued audit rows.
 pub const AUDIT_QUEUE_MAX: usize = 1024;
+/// The name of an object in the audit log, and rows that an export reads at once.
+pub const AUDIT_OBJECT_MAX_CHARS: usize = 128;
+pub const AUDIT_EXPORT_ROWS: usize = 500;
 /// Audit rows written together.
 pub const AUDIT_BATCH_MAX: usize = 64;
 /// Rate of refused calls that are audited.

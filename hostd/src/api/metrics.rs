@@ -68,6 +68,7 @@ pub fn registry(parts: &ApiParts, own: &ApiMetrics) -> Registry {
     parts.edge_metrics.register(&mut registry);
     parts.egress.metrics().register(&mut registry);
     parts.gateway.metrics().register(&mut registry);
+    parts.webhooks.metrics().register(&mut registry);
     parts.store.metrics().register(&mut registry);
     registry
 }

@@ -88,10 +88,11 @@ mod tokens;
 mod tunnel_socket;
 mod views;
 mod warm_agents;
+mod webhooks;
 mod websocket;
 
 pub use clients::ClientsAtEdge;
-pub use dispatch::{Front, front};
+pub use dispatch::{Front, front, new_id};
 pub use hostd_core::token_hash;
 pub use images::ImageBackend;
 pub use metrics::ApiMetrics;

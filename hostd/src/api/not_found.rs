@@ -34,6 +34,7 @@ fn kind(pattern: &str, parameter: &str) -> Option<MissingKind> {
         "principal" => MissingKind::Share,
         "tenant" => MissingKind::Budget,
         "pull" => MissingKind::ImagePull,
+        "webhook" => MissingKind::Webhook,
         "name" if pattern.starts_with("/v1/images/") => MissingKind::Image,
         "name" if pattern.starts_with("/v1/secrets/") => MissingKind::Secret,
         "name" if pattern.starts_with("/v1/egress-profiles/") => MissingKind::EgressProfile,
@@ -80,6 +81,7 @@ mod tests {
         no snapshot `a-snapshot` (or it belongs to another tenant)
         no task `a-task` in sandbox `a-id`
         no token `a-token` (or it belongs to another tenant)
+        no webhook `a-webhook` (or it belongs to another tenant)
         ");
         assert_eq!(missing_resource("/v1/sandboxes", &[]), None);
     }

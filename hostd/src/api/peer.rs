@@ -16,6 +16,15 @@ pub enum Peer {
 }
 
 impl Peer {
+    /// The address for the audit log; empty where a proxy of hostd's own is in between.
+    pub fn audit_text(self) -> String {
+        match self {
+            Self::Tcp { from, .. } if from.ip().is_unspecified() => String::new(),
+            Self::Tcp { from, .. } => from.ip().to_canonical().to_string(),
+            Self::Unix { .. } => "unix".to_owned(),
+        }
+    }
+
     pub fn is_loopback(self) -> bool {
         match self {
             Self::Tcp { from, .. } => from.ip().to_canonical().is_loopback(),

@@ -153,6 +153,12 @@ impl Route {
         self.mutates() || self.audits_stream
     }
 
+    /// Whether what the call makes is a sandbox.
+    pub fn makes_sandbox(&self) -> bool {
+        let path = self.path;
+        self.method == Method::POST && ["/v1/sandboxes", "/v1/sandboxes/ensure", "/sandbox"].contains(&path)
+    }
+
     /// Audits a call whose body is streamed.
     pub fn audited(mut self) -> Self {
         self.audits_stream = true;

@@ -153,5 +153,38 @@ pub const SECRETS: &[Param] = &[param(
     "The tenant of the secrets; by default that of the caller, and for the operator, in a list, all",
     ParamKind::Label,
 )];
+/// Which rows of the audit log are listed.
+pub const AUDIT: &[Param] = &[
+    param("tenant", "Only callers of this tenant, for the operator", ParamKind::Label),
+    param("principal", "Only this principal", ParamKind::Label),
+    param("token", "Only this token, by its id, or another `via`", ParamKind::Text { most_chars: 128 }),
+    param(
+        "operation",
+        "Only this operation of the API, as in `deleteSandbox`",
+        ParamKind::Text { most_chars: 64 },
+    ),
+    param("outcome", "Only calls that ended so", ParamKind::OneOf(&["succeeded", "refused", "failed"])),
+    param("object", "Only calls about the object with this id or name", ParamKind::Text { most_chars: 128 }),
+    param("sandbox", "Only calls about this sandbox", ParamKind::PageId),
+    param("from", "Only calls from this address", ParamKind::Text { most_chars: 64 }),
+    param("request", "Only the call with this request id", ParamKind::Text { most_chars: 128 }),
+    param(
+        "since",
+        "Only calls since this time, RFC 3339, or how long ago as in `4h`",
+        ParamKind::Text { most_chars: 40 },
+    ),
+    param(
+        "until",
+        "Only calls before this time, RFC 3339, or how long ago",
+        ParamKind::Text { most_chars: 40 },
+    ),
+];
+pub const WEBHOOKS: &[Param] = &[param(
+    "tenant",
+    "The tenant of the webhooks; by default that of the caller, and for the operator all",
+    ParamKind::Label,
+)];
+pub const DELIVERIES: &[Param] =
+    &[param("state", "Only deliveries in this state", ParamKind::OneOf(&["waiting", "delivered", "dead"]))];
 pub const TENANT: &[Param] =
     &[param("tenant", "The provider of this tenant; by default the one of all tenants", ParamKind::Label)];

@@ -14,6 +14,7 @@ use super::{
         WAIT, WAIT_FOR_EXEC, WAKE, WORKSPACE,
     },
     sandboxes, services, snapshot_routes, task_changes, task_revert, tasks, terminals, tokens, warm_agents,
+    webhooks,
 };
 use hyper::Method;
 use protocol::{
@@ -48,6 +49,8 @@ pub fn all() -> Vec<Route> {
         model(),
         quotas::routes(),
         identity::routes(),
+        webhooks::routes(),
+        audit::routes(),
         operator(),
         older::all(),
     ]
@@ -408,10 +411,6 @@ fn tenant() -> Vec<Route> {
         Route::new(Method::DELETE, "/v1/tokens/{token}", Admin, tokens::revoke)
             .operation("revokeToken", "Revoke a token, at once")
             .returns_media(204, ""),
-        Route::new(Method::GET, "/v1/audit", Admin, audit::list)
-            .operation("listAudit", "List calls that changed something or were refused, newest first")
-            .query(PAGE_BY_NUMBER)
-            .returns_page::<audit::AuditView>(200),
         Route::new(Method::GET, "/v1/drivers", Read, drivers::list)
             .operation("listDrivers", "List drivers: usable ones, unusable ones with what they lack, and unsupported names with the reason")
             .returns_page::<DriverView>(200),

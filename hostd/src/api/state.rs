@@ -12,7 +12,7 @@ use super::{
     stream_limits::StreamLimits,
     warm_agents::WarmAgents,
 };
-use crate::{agents::Agents, git::GitGateway, reconcile::Fleet};
+use crate::{agents::Agents, git::GitGateway, reconcile::Fleet, webhooks::Webhooks};
 use hostd_clients::{ClientKey, Protocol};
 use hostd_core::{Defaults, FileLinkSigner, Previews};
 use hostd_drivers::Drivers;
@@ -70,6 +70,7 @@ pub struct ApiParts {
     pub gateway: Gateway,
     pub git: GitGateway,
     pub egress: Egress,
+    pub webhooks: Webhooks,
     pub disk: DiskSpace,
     pub clock: Clock,
     pub edge_metrics: EdgeMetrics,
@@ -87,6 +88,7 @@ pub struct Api {
     pub(super) gateway: Gateway,
     pub(super) git: GitGateway,
     pub(super) egress: Egress,
+    pub(super) webhooks: Webhooks,
     pub(super) disk: DiskSpace,
     pub(super) clock: Clock,
     pub settings: Settings,
@@ -128,6 +130,7 @@ impl Api {
             gateway,
             git,
             egress,
+            webhooks,
             disk,
             clock,
             edge_metrics: _,
@@ -150,6 +153,7 @@ impl Api {
             gateway,
             git,
             egress,
+            webhooks,
             disk,
             clock,
             settings,

@@ -22,9 +22,35 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
         Ok(bytes) => (status, bytes),
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, Vec::new()),
     };
+    let made = match status {
+        StatusCode::CREATED | StatusCode::ACCEPTED => id_in(&bytes),
+        _ => None,
+    };
     let mut response = Response::new(Body::from(bytes));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    made.into_iter().for_each(|made| drop(response.extensions_mut().insert(made)));
+    response
+}
+
+/// Extension of a response: the id of what the call made or found, for the audit log.
+#[derive(Debug, Clone)]
+pub struct AnsweredId(pub String);
+
+/// Reads the id at the top of a document.
+fn id_in(document: &[u8]) -> Option<AnsweredId> {
+    #[derive(serde::Deserialize)]
+    struct HasId {
+        id: String,
+    }
+    serde_json::from_slice::<HasId>(document).ok().map(|found| AnsweredId(found.id))
+}
+
+/// A document about what the call found instead of making it.
+pub fn found(value: &impl Serialize) -> Response {
+    let bytes = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = ok(value);
+    id_in(&bytes).into_iter().for_each(|found| drop(response.extensions_mut().insert(found)));
     response
 }
 

@@ -12,6 +12,7 @@ use crate::{
     git::GitGateway,
     inside::InsideServer,
     reconcile::{Fleet, FleetParts, Timing},
+    webhooks::{EndpointClient, WebhookParts, Webhooks},
 };
 use hostd_clients::ClientKey;
 use hostd_core::{Defaults, FileLinkSigner, PassSigner, Previews, limits};
@@ -55,6 +56,7 @@ pub struct Parts {
     pub gateway: Gateway,
     pub git: GitGateway,
     pub egress: Egress,
+    pub webhooks: Webhooks,
 }
 
 impl Parts {
@@ -90,6 +92,7 @@ impl Parts {
         let models = models.map_err(|error| failed("load the model providers", &error))?;
         let model_idle = Duration::from_secs(config.model_idle_s);
         let gateway = Gateway::new(models.clone(), outside.clone()).with_idle(model_idle);
+        let webhooks = webhooks(config, &store, clock, outside.clone());
         let egress = egress(config, &store, &previews, outside).await?;
         let defaults = defaults(config, default);
         let parts = Self {
@@ -107,6 +110,7 @@ impl Parts {
             gateway,
             git,
             egress,
+            webhooks,
         };
         Ok((parts, listener))
     }
@@ -168,6 +172,7 @@ impl Parts {
             gateway: self.gateway.clone(),
             git: self.git.clone(),
             egress: self.egress.clone(),
+            webhooks: self.webhooks.clone(),
             disk: self.disk.clone(),
             clock: self.clock,
             edge_metrics: edge.metrics().clone(),
@@ -209,6 +214,16 @@ async fn set_default_quotas(config: &Config, store: &Store) -> Result<(), Failur
         }
         written => written.map_err(|error| failed("write the default quotas", &error)),
     }
+}
+
+fn webhooks(config: &Config, store: &Store, clock: Clock, outside: OutboundConnector) -> Webhooks {
+    Webhooks::new(WebhookParts {
+        store: store.clone(),
+        clock,
+        data_dir: config.data_dir.clone(),
+        client: EndpointClient::new(outside, config.webhook_allow.clone()),
+        attempts_max: config.webhook_attempts,
+    })
 }
 
 async fn egress(

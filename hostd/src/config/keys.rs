@@ -315,6 +315,27 @@ pub const KEYS: &[ConfigKey] = &[
         effect: "Addresses that sandboxes may reach through the proxy although they are not public, as in `[\"10.0.0.5:443\"]`; in the environment separated by commas. See [network.md](network.md).",
     },
     ConfigKey {
+        name: "webhook_allow",
+        default: Described("none"),
+        source: FileOrEnvironment,
+        summary: "webhook endpoints that may have private addresses, as in 10.0.0.5:443, separated by commas",
+        effect: "Hosts and networks that webhooks may be delivered to although their addresses are not public or have no encryption, as in `[\"hooks.corp:443\", \"10.0.0.0/8\"]`; in the environment separated by commas. See [webhooks.md](webhooks.md).",
+    },
+    ConfigKey {
+        name: "webhook_attempts",
+        default: Text("20"),
+        source: FileOrEnvironment,
+        summary: "attempts to deliver an event to a webhook before it is given up",
+        effect: "How often a delivery to a webhook is tried, within a day, before it is given up. See [webhooks.md](webhooks.md).",
+    },
+    ConfigKey {
+        name: "audit_keep_days",
+        default: Text("90"),
+        source: FileOrEnvironment,
+        summary: "days that the audit log is kept; 0 keeps it",
+        effect: "Days after which rows of the audit log are deleted, and revoked and expired tokens; `0` keeps them. See [audit.md](audit.md).",
+    },
+    ConfigKey {
         name: "git_known_hosts",
         default: Text("/etc/ssh/ssh_known_hosts"),
         source: FileOrEnvironment,

@@ -172,10 +172,9 @@ pub fn registries(list: Vec<String>) -> Result<Vec<String>, ConfigError> {
     }
 }
 
-pub fn exceptions(list: &[String]) -> Result<Exceptions, ConfigError> {
-    Exceptions::parse(list).map_err(|error| {
-        bad("SLIPWAY_EGRESS_PRIVATE", format!("must be hosts and ports, as in 10.0.0.5:443: {error}"))
-    })
+pub fn exceptions(key: &str, list: &[String]) -> Result<Exceptions, ConfigError> {
+    Exceptions::parse(list)
+        .map_err(|error| bad(&variable(key), format!("must be hosts and ports, as in 10.0.0.5:443: {error}")))
 }
 
 /// Parses `tokens=2000000,cost_usd=5,requests=500`; an absent measure has no bound.

@@ -56,16 +56,21 @@ impl Store {
 pub(super) fn read(conn: &Connection, filter: &EventFilter, after: u64) -> Result<LogPart> {
     // A snapshot of both tables: an event committed between the two reads must not be skipped.
     let moment = conn.unchecked_transaction().during("read the log")?;
-    let mut through = newest_seq(&moment)?;
+    read_at(&moment, filter, after)
+}
+
+/// Reads as [`read`] does, within a transaction.
+pub(super) fn read_at(moment: &Connection, filter: &EventFilter, after: u64) -> Result<LogPart> {
+    let mut through = newest_seq(moment)?;
     let mut batches = Vec::new();
     if filter.task.is_none() || filter.with_host_events {
-        let records = events::list(&moment, filter, after, limits::LIST_MAX_ROWS)?;
+        let records = events::list(moment, filter, after, limits::LIST_MAX_ROWS)?;
         if records.len() >= limits::LIST_MAX_ROWS {
             through = records.last().map_or(through, |record| record.seq);
         }
         batches.extend(records.iter().map(batch_of_event));
     }
-    let (tasks, cut) = task_batches(&moment, filter, after)?;
+    let (tasks, cut) = task_batches(moment, filter, after)?;
     if let Some(last) = tasks.last().filter(|_| cut) {
         through = through.min(last.last);
     }

@@ -73,8 +73,12 @@ mod transitions;
 pub mod vault;
 mod wal;
 mod wal_checkpointer;
+mod webhook_deliveries;
+mod webhook_log;
+mod webhooks;
 mod writer;
 
+pub use audits::{AuditFilter, AuditOutcome};
 pub use client_records::ClientRecordChange;
 pub use clock::Clock;
 pub use egress::EgressFact;
@@ -109,3 +113,8 @@ pub use snapshots::{NewSnapshot, SnapshotFilter, SnapshotMade, SnapshotRetention
 pub use task_changes::ChangedFiles;
 pub use tasks::TaskBegun;
 pub use transitions::SandboxUpdate;
+pub use webhook_deliveries::{
+    DeliveryEnd, DeliveryFilter, DeliveryPruning, DeliveryRow, FailedDelivery, NewDelivery, TakenEvents,
+};
+pub use webhook_log::{WebhookGap, WebhookLogPart};
+pub use webhooks::{NewWebhook, WebhookCounts, WebhookRow, WebhookState, WebhookUpdate};

@@ -46,16 +46,14 @@ pub const QUICK_CHECK_MAX_BYTES: u64 = 64 << 20;
 
 /// Retention of responses for a repeated `Idempotency-Key`.
 pub const IDEMPOTENCY_RETENTION_MS: u64 = 24 * 3600 * 1000;
-/// Retention of the audit log.
-pub const AUDIT_RETENTION_MS: u64 = 90 * 24 * 3600 * 1000;
+/// Retention of the audit log, and of revoked and expired tokens that it names, unless configured.
+pub const AUDIT_RETENTION_DEFAULT_MS: u64 = 90 * 24 * 3600 * 1000;
 /// Retention of execs after their sandbox was destroyed.
 pub const EXECS_OF_DESTROYED_RETENTION_MS: u64 = 7 * 24 * 3600 * 1000;
 /// Retention of what protocols of clients knew of a sandbox after it was destroyed.
 pub const CLIENT_RECORDS_OF_DESTROYED_RETENTION_MS: u64 = 7 * 24 * 3600 * 1000;
 /// Retention of tasks and their events after their sandbox was destroyed.
 pub const TASKS_OF_DESTROYED_RETENTION_MS: u64 = 30 * 24 * 3600 * 1000;
-/// Retention of revoked and expired tokens: as long as the audit log names them.
-pub const DEAD_TOKENS_RETENTION_MS: u64 = AUDIT_RETENTION_MS;
 /// Shares of one sandbox.
 pub const SHARES_OF_SANDBOX_MAX: usize = 100;
 /// Secrets of one tenant.
@@ -68,6 +66,20 @@ pub const LINKS_OF_SANDBOX_MAX: u64 = 1_000;
 pub const SNAPSHOTS_OF_SANDBOX_MAX: u64 = 1_000;
 /// Retention of preview links after they expired or their sandbox was destroyed.
 pub const DEAD_LINKS_RETENTION_MS: u64 = 7 * 24 * 3600 * 1000;
+/// Webhooks of one tenant, or of the operator, and of all.
+pub const WEBHOOKS_OF_TENANT_MAX: u64 = 16;
+pub const WEBHOOKS_MAX: u64 = 500;
+/// Deliveries of one webhook that wait, and the bytes of their bodies: beyond them events stay in the log until there is
+/// room. And of one sandbox whose first delivery fails: beyond them the oldest are given up, so that it does not hold back
+/// others.
+pub const WEBHOOK_WAITING_MAX: u64 = 2_000;
+pub const WEBHOOK_WAITING_MAX_BYTES: u64 = 8 << 20;
+pub const WEBHOOK_WAITING_OF_SANDBOX_MAX: u64 = 100;
+/// Deliveries of one webhook that are kept after their end, and for how long.
+pub const WEBHOOK_DELIVERED_MAX: u64 = 200;
+pub const WEBHOOK_DEAD_MAX: u64 = 500;
+pub const WEBHOOK_DELIVERED_RETENTION_MS: u64 = 3 * 24 * 3600 * 1000;
+pub const WEBHOOK_DEAD_RETENTION_MS: u64 = 30 * 24 * 3600 * 1000;
 /// Rows that one retention job deletes, so that other jobs run in between.
 pub const RETENTION_BATCH_MAX_ROWS: usize = 2_000;
 /// The same for `task_events`, whose rows are large.

@@ -210,7 +210,7 @@ fn record_trimmed(conn: &Connection, gone: &[OldRow]) -> Result<()> {
     Ok(())
 }
 
-fn trimmed_through(conn: &Connection, filter: &EventFilter) -> Result<u64> {
+pub(super) fn trimmed_through(conn: &Connection, filter: &EventFilter) -> Result<u64> {
     let number = |row: &Row<'_>| {
         let through: Option<i64> = row.get(0).during(WHAT)?;
         Ok(through.unwrap_or(0).unsigned_abs())

@@ -284,6 +284,13 @@ pub struct AuditRecord {
     pub status: u16,
     /// The error code, when refused.
     pub code: Option<String>,
+    /// The operation, as in the API document; empty where no route matched.
+    pub operation: String,
+    /// Id or name of what the call was about, or of what it made; and its sandbox. Empty for none.
+    pub object: String,
+    pub sandbox: String,
+    /// The address that the call came from.
+    pub peer: String,
 }
 
 /// A model provider.

@@ -40,6 +40,11 @@ const FILE_LINKS: &str = "DELETE FROM file_links WHERE id IN
         OR (sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1)
      LIMIT ?2)";
 
+/// Records what the next statement deletes, in one or more batches.
+const EXPIRED_TASK_EVENTS: &str = "UPDATE sandboxes SET expired_seq = max(expired_seq,
+        (SELECT max(last) FROM task_events WHERE task_events.sandbox = sandboxes.id))
+    WHERE status = 'destroyed' AND updated_ms < ?1
+    AND EXISTS (SELECT 1 FROM task_events WHERE task_events.sandbox = sandboxes.id)";
 const TASK_EVENTS: &str = "DELETE FROM task_events WHERE first IN
     (SELECT task_events.first FROM task_events JOIN sandboxes ON sandboxes.id = task_events.sandbox
      WHERE sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1 LIMIT ?2)";
@@ -66,16 +71,14 @@ const CLIENT_RECORDS: &str = "DELETE FROM client_records WHERE (sandbox, protoco
      WHERE sandboxes.status = 'destroyed' AND sandboxes.updated_ms < ?1 LIMIT ?2)";
 
 impl Store {
-    /// Deletes expired rows in small jobs, so that other jobs run in between.
-    pub async fn delete_expired(&self, now_ms: u64) -> Result<ExpiredRows> {
+    /// Deletes expired rows in small jobs, so that other jobs run in between. `audit_keep_ms` is how long the audit log is
+    /// kept, and the tokens that it names; `None` for ever.
+    pub async fn delete_expired(&self, now_ms: u64, audit_keep_ms: Option<u64>) -> Result<ExpiredRows> {
+        let audit_keep_ms = audit_keep_ms.unwrap_or(u64::MAX);
         let before = |keep_ms| now_ms.saturating_sub(keep_ms);
         Ok(ExpiredRows {
             audits: self
-                .delete_in_batches(
-                    AUDITS,
-                    before(limits::AUDIT_RETENTION_MS),
-                    limits::RETENTION_BATCH_MAX_ROWS,
-                )
+                .delete_in_batches(AUDITS, before(audit_keep_ms), limits::RETENTION_BATCH_MAX_ROWS)
                 .await?,
             idempotency: self
                 .delete_in_batches(
@@ -92,11 +95,7 @@ impl Store {
                 )
                 .await?,
             tokens: self
-                .delete_in_batches(
-                    TOKENS,
-                    before(limits::DEAD_TOKENS_RETENTION_MS),
-                    limits::RETENTION_BATCH_MAX_ROWS,
-                )
+                .delete_in_batches(TOKENS, before(audit_keep_ms), limits::RETENTION_BATCH_MAX_ROWS)
                 .await?,
             links: self
                 .delete_in_batches(
@@ -113,13 +112,7 @@ impl Store {
                 )
                 .await?,
             // Events reference tasks, so they are deleted first.
-            task_events: self
-                .delete_in_batches(
-                    TASK_EVENTS,
-                    before(limits::TASKS_OF_DESTROYED_RETENTION_MS),
-                    limits::RETENTION_BATCH_MAX_EVENT_ROWS,
-                )
-                .await?,
+            task_events: self.delete_task_events(before(limits::TASKS_OF_DESTROYED_RETENTION_MS)).await?,
             task_changes: self.delete_task_changes(before(limits::TASKS_OF_DESTROYED_RETENTION_MS)).await?,
             tasks: self
                 .delete_in_batches(
@@ -136,6 +129,14 @@ impl Store {
                 )
                 .await?,
         })
+    }
+
+    async fn delete_task_events(&self, before_ms: u64) -> Result<usize> {
+        self.write("expire_task_events", move |conn| {
+            change(conn, EXPIRED_TASK_EVENTS, params![int(before_ms)], "record expired events")
+        })
+        .await?;
+        self.delete_in_batches(TASK_EVENTS, before_ms, limits::RETENTION_BATCH_MAX_EVENT_ROWS).await
     }
 
     /// Deletes what tasks changed: files before their list. Returns the number of lists.

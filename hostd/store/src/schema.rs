@@ -7,6 +7,7 @@ use super::{
     client_records,
     error::OpenError,
     schema_workspaces::{LAYER_SIZES, PROVISIONING, SNAPSHOTS},
+    webhooks,
 };
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -31,6 +32,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     PROVISIONING,
     client_records::SCHEMA,
     LAYER_SIZES,
+    webhooks::SCHEMA,
 ];
 
 const FIRST: &str = "

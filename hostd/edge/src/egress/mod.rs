@@ -30,6 +30,7 @@ mod tests;
 mod tracked_connection;
 mod tunnel;
 
+pub use host_addresses::HostAddresses;
 pub use metrics::EgressMetrics;
 pub use profiles::{Profiles, ProfilesError};
 pub use proxy::{Egress, EgressParts, ProxyResponse};

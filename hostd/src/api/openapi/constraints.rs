@@ -3,13 +3,17 @@
 //!
 //! Lengths are those of single fields: limits on a whole environment or all metadata are reported by errors.
 
-use super::super::{
-    exec_run, limits as api,
-    older::EXTERNAL_MAX_CHARS,
-    param::{
-        ID_PATTERN, LABEL_PATTERN, MODE_PATTERN, NAME_PATTERN, NUMBER_MAX, PATH_MAX_BYTES, duration_pattern,
+use super::{
+    super::{
+        exec_run, limits as api,
+        older::EXTERNAL_MAX_CHARS,
+        param::{
+            ID_PATTERN, LABEL_PATTERN, MODE_PATTERN, NAME_PATTERN, NUMBER_MAX, PATH_MAX_BYTES,
+            duration_pattern,
+        },
+        permissions, task_agent, task_request,
     },
-    permissions, task_agent, task_request,
+    webhook_constraints,
 };
 use hostd_core::{
     BRANCH_MAX_BYTES, PREVIEW_PATH_MAX_BYTES, QUOTA_CPUS_MAX, QUOTA_LIMIT_MAX, REMOTE_MAX_BYTES, egress,
@@ -40,7 +44,7 @@ const DISK_MAX_MB: u64 = 1 << 40;
 
 const NO_NUL: &str = "^[^\\u0000]*$";
 /// At least one character that is neither a space nor a control character, and none of the latter.
-const TITLE: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
+pub(super) const TITLE: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\s\\u0000-\\u001f\\u007f-\\u009f][^\\u0000-\\u001f\\u007f-\\u009f]*$";
 const WORD: &str = "^[A-Za-z0-9._/:@-]{1,256}$";
 const MODEL: &str = "^[A-Za-z0-9._/:@+~][A-Za-z0-9._/:@+~-]{0,199}$";
 /// A word that is no option.
@@ -49,7 +53,7 @@ const SIZE: &str = "^0*[1-9][0-9]{0,8}[BKMGTbkmgt]?$";
 const EXTERNAL: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f,]*$";
 const PREVIEW_PATH: &str = "^/[!#-;=?-\\[\\]_a-z~]*$";
 const ABSOLUTE: &str = "^/[^\\u0000]*$";
-const VISIBLE: &str = "^[!-~]*$";
+pub(super) const VISIBLE: &str = "^[!-~]*$";
 const TEXT: &str = "^[^\\u0000]*[^\\s\\u0000][^\\u0000]*$";
 const HTTP_PATH: &str = "^/[!-~]*$";
 const BELOW: &str = "^(?!/)(?!(.*/)?\\.\\.(/|$))[^\\u0000]*[^\\s\\u0000][^\\u0000]*$";
@@ -94,7 +98,7 @@ fn target<'a>(schemas: &'a mut Map<String, Value>, schema: &str, field: &str) ->
     if items { property.get_mut("items") } else { Some(property) }
 }
 
-type Row = (&'static str, &'static str, Value);
+pub(super) type Row = (&'static str, &'static str, Value);
 
 fn rows() -> Vec<Row> {
     [
@@ -108,12 +112,13 @@ fn rows() -> Vec<Row> {
         egress_and_links(),
         git(),
         provisioning(),
+        webhook_constraints::rows(),
         older(),
     ]
     .concat()
 }
 
-fn text(least: usize, most: usize, pattern: &str) -> Value {
+pub(super) fn text(least: usize, most: usize, pattern: &str) -> Value {
     json!({"minLength": least, "maxLength": most, "pattern": pattern})
 }
 
@@ -121,7 +126,7 @@ fn pattern(pattern: &str) -> Value {
     json!({"pattern": pattern})
 }
 
-fn whole(least: u64, most: u64) -> Value {
+pub(super) fn whole(least: u64, most: u64) -> Value {
     json!({"minimum": least, "maximum": most})
 }
 

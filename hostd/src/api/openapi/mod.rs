@@ -7,6 +7,7 @@ mod events;
 mod flatten;
 mod operation;
 pub mod route_doc;
+mod webhook_constraints;
 
 pub use document::{document, openapi_json, request_schema};
 

@@ -17,7 +17,7 @@ pub const BEARER: &str = "bearer";
 pub const SIGNATURE: &str = "signature";
 
 /// Tags of operations, with descriptions.
-pub const TAGS: [(&str, &str); 21] = [
+pub const TAGS: [(&str, &str); 22] = [
     ("sandboxes", "Sandboxes and their lifecycle"),
     ("tasks", "Coding tasks of agents in a sandbox"),
     ("execs", "Commands and terminals in a sandbox"),
@@ -33,6 +33,7 @@ pub const TAGS: [(&str, &str); 21] = [
     ("quotas", "What tenants and principals may use, and what they do use"),
     ("tokens", "API tokens"),
     ("secrets", "Secrets of a tenant, which other resources refer to"),
+    ("webhooks", "Endpoints that are told of events"),
     ("audit", "Calls that changed something or were refused"),
     ("drivers", "Drivers that run sandboxes"),
     ("images", "Root file systems of sandboxes"),
@@ -229,6 +230,7 @@ fn tag(path: &str) -> &'static str {
         "quota" | "quotas" => "quotas",
         "tokens" | "identity" => "tokens",
         "secrets" => "secrets",
+        "webhooks" => "webhooks",
         "audit" => "audit",
         "drivers" => "drivers",
         "images" | "image-pulls" | "default-image" => "images",

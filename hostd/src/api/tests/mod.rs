@@ -1,6 +1,7 @@
 //! The API over a fleet with an in-memory driver: no sandbox runs anything, but the whole pipeline does.
 
 mod agents;
+mod audit;
 mod calls;
 mod constraints;
 mod document;
@@ -15,14 +16,16 @@ use crate::{
     agents::Agents,
     inside::InsideServer,
     reconcile::{Fleet, FleetParts, Timing, tests::fixture},
+    webhooks::{EndpointClient, WebhookParts, Webhooks},
 };
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use hostd_clients::{ClientKey, Protocol};
-use hostd_core::{BudgetBounds, Defaults, FileLinkSigner, PassSigner, Previews, Scheme};
+use hostd_core::{BudgetBounds, Defaults, FileLinkSigner, PassSigner, Previews, Scheme, egress::Exceptions};
 use hostd_drivers::{Drivers, fake::FakeDriver};
 use hostd_edge::{EdgeMetrics, PreviewTargets, preview_links::PreviewLinks};
 use hostd_models::Models;
+use hostd_net::outbound::OutboundConnector;
 use hostd_store::{Clock, Store};
 use http_body_util::BodyExt;
 use hyper::{HeaderMap, Method, Request};
@@ -128,6 +131,17 @@ fn defaults() -> Defaults {
     }
 }
 
+/// Webhooks that nothing is delivered to.
+fn webhooks(store: &Store, clock: Clock, dir: &TempDir) -> Webhooks {
+    Webhooks::new(WebhookParts {
+        store: store.clone(),
+        clock,
+        data_dir: dir.path().to_owned(),
+        client: EndpointClient::new(OutboundConnector::from_host_config(), Exceptions::default()),
+        attempts_max: 2,
+    })
+}
+
 impl ApiFixture {
     async fn new() -> Self {
         Self::with_auth(Auth::Required).await
@@ -182,6 +196,7 @@ impl ApiFixture {
             client_key: ClientKey::new(&[7; 32]),
             files_in_sandbox: false,
         };
+        let webhooks = webhooks(&store, clock, &dir);
         let closing = CancellationToken::new();
         let parts = ApiParts {
             fleet,
@@ -193,6 +208,7 @@ impl ApiFixture {
             gateway,
             git,
             egress,
+            webhooks,
             disk,
             clock,
             edge_metrics: EdgeMetrics::default(),

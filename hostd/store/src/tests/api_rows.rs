@@ -1,7 +1,7 @@
 use super::{empty, label, with_one};
 use crate::{
-    AuditRecord, ExecBegun, ExecEnd, ExecRecord, ExpiredRows, IdempotencyClaim, IdempotencyKey, Store,
-    StoreError, TokenRecord, limits,
+    AuditFilter, AuditOutcome, AuditRecord, ExecBegun, ExecEnd, ExecRecord, ExpiredRows, IdempotencyClaim,
+    IdempotencyKey, Store, StoreError, TokenRecord, limits,
 };
 use hostd_core::{Goal, Transition};
 use protocol::{ExecId, Exit, api::TokenScope};
@@ -100,6 +100,10 @@ fn call(time_ms: u64, tenant: &str) -> AuditRecord {
         path: "/v1/sandboxes".to_owned(),
         status: 403,
         code: Some("forbidden".to_owned()),
+        operation: "createSandbox".to_owned(),
+        object: String::new(),
+        sandbox: String::new(),
+        peer: "127.0.0.1".to_owned(),
     }
 }
 
@@ -110,16 +114,60 @@ async fn the_audit_is_paged_newest_first() {
         store.audit(call(time_ms, tenant)).await.unwrap();
     }
     let acme = label("acme");
-    let newest = store.audits(Some(&acme), None, 1).await.unwrap();
+    let of_acme = AuditFilter { tenant: Some(acme), ..AuditFilter::default() };
+    let newest = store.audits(of_acme.clone(), None, 1).await.unwrap();
     assert_eq!(newest, [(3, call(3, "acme"))]);
-    assert_eq!(store.audits(Some(&acme), Some(3), 9).await.unwrap(), [(1, call(1, "acme"))]);
-    assert_eq!(store.audits(None, None, 9).await.unwrap().len(), 3);
+    assert_eq!(store.audits(of_acme.clone(), Some(3), 9).await.unwrap(), [(1, call(1, "acme"))]);
+    assert_eq!(store.audits(AuditFilter::default(), None, 9).await.unwrap().len(), 3);
+    assert_eq!(store.audits_from(of_acme.clone(), 0, 1).await.unwrap(), [(1, call(1, "acme"))]);
+    assert_eq!(store.audits_from(of_acme, 1, 9).await.unwrap(), [(3, call(3, "acme"))]);
+}
+
+#[tokio::test]
+async fn the_audit_is_filtered_by_each_of_its_columns() {
+    let (_dir, store) = empty();
+    let text = |text: &str| text.to_owned();
+    let rows = [
+        AuditRecord { time_ms: 10, status: 201, object: text("s1"), sandbox: text("s1"), ..call(0, "a") },
+        AuditRecord { time_ms: 20, principal: text("bob"), via: text("t2"), ..call(0, "a") },
+        AuditRecord {
+            time_ms: 30,
+            status: 500,
+            operation: text("stopSandbox"),
+            sandbox: text("s1"),
+            ..call(0, "a")
+        },
+        AuditRecord { time_ms: 40, peer: text("10.0.0.5"), request_id: text("r4"), ..call(0, "a") },
+    ];
+    for row in rows {
+        store.audit(row).await.unwrap();
+    }
+    let all = AuditFilter::default;
+    let some = |value: &str| Some(value.to_owned());
+    for (filter, expected) in [
+        (AuditFilter { principal: some("bob"), ..all() }, vec![2]),
+        (AuditFilter { via: some("t2"), ..all() }, vec![2]),
+        (AuditFilter { operation: some("stopSandbox"), ..all() }, vec![3]),
+        (AuditFilter { outcome: Some(AuditOutcome::Succeeded), ..all() }, vec![1]),
+        (AuditFilter { outcome: Some(AuditOutcome::Refused), ..all() }, vec![4, 2]),
+        (AuditFilter { outcome: Some(AuditOutcome::Failed), ..all() }, vec![3]),
+        (AuditFilter { object: some("s1"), ..all() }, vec![1]),
+        (AuditFilter { sandbox: some("s1"), ..all() }, vec![3, 1]),
+        (AuditFilter { peer: some("10.0.0.5"), ..all() }, vec![4]),
+        (AuditFilter { request_id: some("r4"), ..all() }, vec![4]),
+        (AuditFilter { since_ms: Some(20), until_ms: Some(40), ..all() }, vec![3, 2]),
+        (AuditFilter { principal: some("bob"), via: some("t1"), ..all() }, vec![]),
+    ] {
+        let found: Vec<u64> =
+            store.audits(filter.clone(), None, 9).await.unwrap().iter().map(|(number, _)| *number).collect();
+        assert_eq!(found, expected, "{filter:?}");
+    }
 }
 
 #[tokio::test]
 async fn retention_deletes_expired_rows_and_nothing_else() {
     let (_dir, store, id) = with_one().await;
-    let now_ms = 2 * limits::AUDIT_RETENTION_MS;
+    let now_ms = 2 * limits::AUDIT_RETENTION_DEFAULT_MS;
     for time_ms in [1, now_ms] {
         store.audit(call(time_ms, "acme")).await.unwrap();
         store.idempotency_begin(key(&time_ms.to_string()), [1; 32], time_ms).await.unwrap();
@@ -143,17 +191,20 @@ async fn retention_deletes_expired_rows_and_nothing_else() {
     let end = ExecEnd { exit: Exit::Exited { code: 0 }, hints: vec![], ended_ms: 2 };
     store.end_exec(&id, &exec.id, end).await.unwrap();
     let some = ExpiredRows { audits: 1, idempotency: 1, tokens: 1, ..ExpiredRows::default() };
-    assert_eq!(store.delete_expired(now_ms).await.unwrap(), some);
+    assert_eq!(store.delete_expired(now_ms, Some(limits::AUDIT_RETENTION_DEFAULT_MS)).await.unwrap(), some);
     store
         .transition_sandbox(&id, Transition::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 3)
         .await
         .unwrap();
     store.transition_sandbox(&id, Transition::Reached, 4).await.unwrap();
     assert_eq!(
-        store.delete_expired(now_ms).await.unwrap(),
+        store.delete_expired(now_ms, Some(limits::AUDIT_RETENTION_DEFAULT_MS)).await.unwrap(),
         ExpiredRows { execs: 1, ..ExpiredRows::default() }
     );
-    assert_eq!(store.delete_expired(now_ms).await.unwrap(), ExpiredRows::default());
+    assert_eq!(
+        store.delete_expired(now_ms, Some(limits::AUDIT_RETENTION_DEFAULT_MS)).await.unwrap(),
+        ExpiredRows::default()
+    );
 }
 
 #[tokio::test]

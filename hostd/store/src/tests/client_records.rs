@@ -39,12 +39,15 @@ async fn a_document_is_kept_for_a_while_after_its_sandbox() {
     let document = Box::new(|_: Option<String>| Some("a".to_owned()));
     store.change_client_record(&id, E2B, document).await.unwrap();
     let now_ms = 2 * limits::CLIENT_RECORDS_OF_DESTROYED_RETENTION_MS;
-    assert_eq!(store.delete_expired(now_ms).await.unwrap(), ExpiredRows::default());
+    assert_eq!(
+        store.delete_expired(now_ms, Some(limits::AUDIT_RETENTION_DEFAULT_MS)).await.unwrap(),
+        ExpiredRows::default()
+    );
     let accept = Transition::Accept { goal: Goal::Destroyed, deadline_ms: 9 };
     for change in [accept, Transition::Reached] {
         store.transition_sandbox(&id, change, 3).await.unwrap();
     }
     let some = ExpiredRows { client_records: 1, ..ExpiredRows::default() };
-    assert_eq!(store.delete_expired(now_ms).await.unwrap(), some);
+    assert_eq!(store.delete_expired(now_ms, Some(limits::AUDIT_RETENTION_DEFAULT_MS)).await.unwrap(), some);
     assert_eq!(store.client_record(&id, E2B).await.unwrap(), None);
 }

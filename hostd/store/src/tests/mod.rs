@@ -18,6 +18,7 @@ mod shares;
 mod task_changes;
 mod tasks;
 mod transitions;
+mod webhooks;
 mod writer;
 
 use crate::fixture::{

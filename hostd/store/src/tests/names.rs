@@ -130,7 +130,10 @@ async fn names_of_older_databases_are_made_unique() {
         DROP TABLE quotas; DROP TABLE log_sizes; DROP TABLE snapshots;
         ALTER TABLE sandboxes DROP COLUMN base_snapshot;
         ALTER TABLE sandboxes DROP COLUMN provisioning; DROP TABLE dotfiles;
-        DROP TABLE client_records;",
+        DROP TABLE client_records; DROP TABLE webhook_deliveries; DROP TABLE webhooks;
+        DROP INDEX sandboxes_expired;
+        ALTER TABLE sandboxes DROP COLUMN expired_seq; DROP INDEX audit_sandbox; ALTER TABLE audit DROP COLUMN operation; ALTER TABLE audit DROP COLUMN object;
+        ALTER TABLE audit DROP COLUMN sandbox; ALTER TABLE audit DROP COLUMN peer;",
     )
     .unwrap();
     for (number, name) in [(1, "web"), (2, "web"), (3, "web"), (4, "web"), (5, "web-00000001"), (6, "shop")] {

@@ -94,9 +94,15 @@ async fn links_are_deleted_after_their_retention() {
         make(&store, &link(sandbox, expires_ms)).await;
     }
     let tidied = |links| ExpiredRows { links, ..ExpiredRows::default() };
-    assert_eq!(store.delete_expired(now_ms).await.unwrap(), tidied(1));
+    assert_eq!(
+        store.delete_expired(now_ms, Some(limits::AUDIT_RETENTION_DEFAULT_MS)).await.unwrap(),
+        tidied(1)
+    );
     destroy(&store, &sandbox).await;
-    assert_eq!(store.delete_expired(now_ms).await.unwrap(), tidied(2));
+    assert_eq!(
+        store.delete_expired(now_ms, Some(limits::AUDIT_RETENTION_DEFAULT_MS)).await.unwrap(),
+        tidied(2)
+    );
 }
 
 #[tokio::test]

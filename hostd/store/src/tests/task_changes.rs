@@ -105,8 +105,11 @@ async fn changes_go_with_the_task() {
         store.transition_sandbox(&id(1), transition, 3).await.unwrap();
     }
     let late = limits::TASKS_OF_DESTROYED_RETENTION_MS + 4;
-    assert_eq!(store.delete_expired(late - 2).await.unwrap(), ExpiredRows::default());
-    let gone = store.delete_expired(late).await.unwrap();
+    assert_eq!(
+        store.delete_expired(late - 2, Some(limits::AUDIT_RETENTION_DEFAULT_MS)).await.unwrap(),
+        ExpiredRows::default()
+    );
+    let gone = store.delete_expired(late, Some(limits::AUDIT_RETENTION_DEFAULT_MS)).await.unwrap();
     assert_eq!((gone.task_changes, gone.tasks), (1, 1));
     assert_eq!(store.task_changes(task.number).await.unwrap(), None);
     assert!(store.changed_files(task.number, 0, 10).await.unwrap().files.is_empty());

@@ -186,14 +186,22 @@ async fn tasks_of_a_destroyed_sandbox_are_deleted_after_their_retention() {
         store.conclude_task(task.number, TaskEnding::Lost, 9).await.unwrap();
     }
     let later = 2 * limits::TASKS_OF_DESTROYED_RETENTION_MS;
-    assert_eq!(store.delete_expired(later).await.unwrap().tasks, 0, "its sandbox lives");
+    assert_eq!(
+        store.delete_expired(later, Some(limits::AUDIT_RETENTION_DEFAULT_MS)).await.unwrap().tasks,
+        0,
+        "its sandbox lives"
+    );
     store
         .transition_sandbox(&sandbox, Transition::Accept { goal: Goal::Destroyed, deadline_ms: 9 }, 3)
         .await
         .unwrap();
     store.transition_sandbox(&sandbox, Transition::Reached, 4).await.unwrap();
-    assert_eq!(store.delete_expired(5).await.unwrap().tasks, 0, "it has only just gone");
-    let tidied = store.delete_expired(later).await.unwrap();
+    assert_eq!(
+        store.delete_expired(5, Some(limits::AUDIT_RETENTION_DEFAULT_MS)).await.unwrap().tasks,
+        0,
+        "it has only just gone"
+    );
+    let tidied = store.delete_expired(later, Some(limits::AUDIT_RETENTION_DEFAULT_MS)).await.unwrap();
     assert_eq!((tidied.tasks, tidied.task_events), (2, 4));
     assert!(logged(&store, &old).await.is_empty());
     assert!(store.task(&sandbox, &open.id).await.unwrap().is_none());

@@ -132,20 +132,26 @@ class AttemptViewPage(TypedDict):
     next: NotRequired[Union[str, None]]
 
 
-class AuditView(TypedDict):
-    """A call that changed something or was refused."""
-    code: NotRequired[Union[str, None]]
-    method: str
-    number: int
-    path: str
-    principal: str
-    request_id: str
-    status: int
-    tenant: str
-    """Empty when the caller was not identified."""
-    time: str
-    via: str
-    """The token's id, or how else the caller was identified."""
+AuditView = TypedDict(
+    "AuditView",
+    {
+        "code": "NotRequired[Union[str, None]]",
+        "from": "NotRequired[str]",
+        "method": "str",
+        "number": "int",
+        "object": "NotRequired[str]",
+        "operation": "NotRequired[str]",
+        "path": "str",
+        "principal": "str",
+        "request_id": "str",
+        "sandbox": "NotRequired[str]",
+        "status": "int",
+        "tenant": "str",
+        "time": "str",
+        "via": "str",
+    },
+)
+"""A call that changed something or was refused."""
 
 
 class AuditViewPage(TypedDict):
@@ -329,6 +335,35 @@ Decision: TypeAlias = 'Literal["allow", "ask", "deny"]'
 class DefaultImage(TypedDict):
     """The image of sandboxes that name none: `/v1/default-image`."""
     image: str
+
+
+DeliveryState: TypeAlias = 'Literal["waiting", "delivered", "dead"]'
+
+
+class DeliveryView(TypedDict):
+    """A delivery of a webhook."""
+    attempts: int
+    created_at: str
+    ended_at: NotRequired[Union[str, None]]
+    id: str
+    """`webhook-id` of its requests: the same for each attempt."""
+    last_error: NotRequired[Union[str, None]]
+    """Why the last attempt failed, with the beginning of the response."""
+    last_status: NotRequired[Union[int, None]]
+    """Status of the last response."""
+    next_attempt_at: NotRequired[Union[str, None]]
+    """When the next attempt is due, unless an earlier delivery of the sandbox waits."""
+    sandbox: NotRequired[Union[SandboxId, None]]
+    seq: int
+    """Number of the event."""
+    state: DeliveryState
+    type: str
+
+
+class DeliveryViewPage(TypedDict):
+    """A page of a list. Pass `next` as `after` to get the following page; absent on the last page."""
+    items: list[DeliveryView]
+    next: NotRequired[Union[str, None]]
 
 
 Dialect: TypeAlias = 'Literal["anthropic", "openai", "gemini"]'
@@ -1392,7 +1427,7 @@ class Missing(TypedDict):
     """Task that was searched."""
 
 
-MissingKind: TypeAlias = 'Literal["sandbox", "task", "permission", "exec", "service", "share", "preview_link", "file_link", "token", "secret", "image", "snapshot", "image_pull", "egress_profile", "model_provider", "budget", "quota"]'
+MissingKind: TypeAlias = 'Literal["sandbox", "task", "permission", "exec", "service", "share", "preview_link", "file_link", "token", "secret", "image", "snapshot", "image_pull", "egress_profile", "model_provider", "budget", "quota", "webhook"]'
 
 
 ModelCallState: TypeAlias = 'Literal["retrying", "succeeded", "failed", "abandoned"]'
@@ -1965,6 +2000,24 @@ class ReasonTunnels(TypedDict):
 class ReasonViewers(TypedDict):
     count: int
     kind: Literal["viewers"]
+
+
+class RedeliverRequest(TypedDict):
+    """What to deliver again: exactly one field."""
+    dead: NotRequired[Union[bool, None]]
+    """true: all that were given up."""
+    delivery: NotRequired[Union[str, None]]
+    """The delivery with this id."""
+    since: NotRequired[Union[int, None]]
+    """All events after the one with this number, delivered or not."""
+
+
+class Redelivered(TypedDict):
+    """What is delivered again."""
+    cursor: NotRequired[Union[int, None]]
+    """The cursor, where it was set back: the events after it follow."""
+    deliveries: int
+    """Deliveries that wait for an attempt now."""
 
 
 RestartPolicy: TypeAlias = 'Literal["always", "on_failure", "never"]'
@@ -3233,6 +3286,123 @@ class WarmCreate(TypedDict):
     env: NotRequired[dict[str, str]]
     model: NotRequired[Union[str, None]]
     permissions: NotRequired[Union[Permissions, None]]
+
+
+class WebhookChange(TypedDict):
+    """Changes of a webhook; absent fields stay."""
+    description: NotRequired[Union[str, None]]
+    enabled: NotRequired[Union[bool, None]]
+    """false: nothing is delivered until it is enabled again, and then everything since."""
+    events: NotRequired[Union[list[WebhookEvents], None]]
+    url: NotRequired[Union[str, None]]
+
+
+class WebhookCreate(TypedDict):
+    """A webhook to create."""
+    all_tenants: NotRequired[bool]
+    """Events of all tenants; only for the operator."""
+    description: NotRequired[Union[str, None]]
+    events: NotRequired[Union[list[WebhookEvents], None]]
+    """Default: all."""
+    project: NotRequired[Union[Label, None]]
+    sandbox: NotRequired[Union[SandboxId, None]]
+    tenant: NotRequired[Union[Label, None]]
+    url: str
+    """`https://` address without user and password. `http://` and addresses that are not public only where the configuration of the host allows them."""
+
+
+class WebhookCreated(TypedDict):
+    """A created webhook. Only this response and that of a rotation contain the secret."""
+    created_at: str
+    created_by: str
+    """Principal that created the webhook."""
+    cursor: int
+    """Number of the event up to which deliveries were made from the event log. It may trail behind where no event was selected."""
+    dead: int
+    """Deliveries that were given up, and can be delivered again."""
+    description: NotRequired[Union[str, None]]
+    disabled_reason: NotRequired[Union[WebhookDisabledReason, None]]
+    dropped: int
+    """Deliveries that were given up and removed since: too many, or too long ago."""
+    events: list[WebhookEvents]
+    id: str
+    last_delivery_at: NotRequired[Union[str, None]]
+    last_failure: NotRequired[Union[WebhookFailure, None]]
+    previous_secret_until: NotRequired[Union[str, None]]
+    """Until then deliveries are signed with the previous secret too."""
+    project: NotRequired[Union[Label, None]]
+    sandbox: NotRequired[Union[SandboxId, None]]
+    secret: str
+    """`whsec_` and the key of the signatures in base64."""
+    status: WebhookStatus
+    tenant: NotRequired[Union[Label, None]]
+    updated_at: str
+    url: str
+    waiting: int
+    """Deliveries that wait for an attempt or for a repetition."""
+
+
+WebhookDisabledReason: TypeAlias = 'Literal["caller", "gone"]'
+"""Why nothing is delivered."""
+
+
+WebhookEvents: TypeAlias = 'Literal["*", "sandbox.*", "attempt.*", "setup.*", "task.*", "permission.*", "budget.*", "limit.*", "exec.*", "service.*", "egress.*", "git.*", "log.*", "sandbox.created", "sandbox.adopted", "sandbox.wanted", "sandbox.running", "sandbox.paused", "sandbox.stopped", "sandbox.destroyed", "sandbox.error", "sandbox.ended", "sandbox.evicted", "sandbox.renewed", "sandbox.delayed", "sandbox.changed", "sandbox.replaced", "sandbox.shared", "sandbox.unshared", "sandbox.drift", "attempt.started", "attempt.launched", "attempt.succeeded", "attempt.failed", "setup.started", "setup.succeeded", "setup.failed", "setup.interrupted", "task.status", "task.build", "task.usage", "task.done", "task.reverted", "permission.asked", "permission.decided", "budget.exceeded", "limit.reached", "exec.started", "exec.ended", "service.state", "service.ended", "egress.denied", "git.fetch", "git.push", "log.gap"]'
+"""Which events a webhook is told of: a type as in `task.done`, a family as in `task.*`, or `*` for all."""
+
+
+class WebhookFailure(TypedDict):
+    """The last attempt that failed."""
+    at: str
+    error: str
+
+
+WebhookStatus: TypeAlias = 'Literal["enabled", "disabled"]'
+
+
+class WebhookTest(TypedDict):
+    """The result of a test: one request that was sent at once, and not recorded."""
+    delivered: bool
+    """Whether the endpoint answered with a status of success."""
+    duration_ms: int
+    error: NotRequired[Union[str, None]]
+    id: str
+    """`webhook-id` of the request."""
+    status: NotRequired[Union[int, None]]
+
+
+class WebhookView(TypedDict):
+    """A webhook, without its secret."""
+    created_at: str
+    created_by: str
+    """Principal that created the webhook."""
+    cursor: int
+    """Number of the event up to which deliveries were made from the event log. It may trail behind where no event was selected."""
+    dead: int
+    """Deliveries that were given up, and can be delivered again."""
+    description: NotRequired[Union[str, None]]
+    disabled_reason: NotRequired[Union[WebhookDisabledReason, None]]
+    dropped: int
+    """Deliveries that were given up and removed since: too many, or too long ago."""
+    events: list[WebhookEvents]
+    id: str
+    last_delivery_at: NotRequired[Union[str, None]]
+    last_failure: NotRequired[Union[WebhookFailure, None]]
+    previous_secret_until: NotRequired[Union[str, None]]
+    """Until then deliveries are signed with the previous secret too."""
+    project: NotRequired[Union[Label, None]]
+    sandbox: NotRequired[Union[SandboxId, None]]
+    status: WebhookStatus
+    tenant: NotRequired[Union[Label, None]]
+    updated_at: str
+    url: str
+    waiting: int
+    """Deliveries that wait for an attempt or for a repetition."""
+
+
+class WebhookViewPage(TypedDict):
+    """A page of a list. Pass `next` as `after` to get the following page; absent on the last page."""
+    items: list[WebhookView]
+    next: NotRequired[Union[str, None]]
 
 
 class WriteFile(TypedDict):
