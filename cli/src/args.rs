@@ -1,10 +1,10 @@
 //! The command line: every command with its help. What a command does is in `commands/`.
 
 use crate::commands::{
-    acp, agents, attach, attempts, budget, completions, context, cp, create, down, egress, ensure, events,
-    exec, files, fork, forward, get, git, host, image, lifecycle, limits, logs, ls, man, mcp, model, ports,
-    preview_link, ps, quota, rm, run, secret, service, services, sh, share, shares, snapshot, sync, task,
-    tls, token, unshare, up,
+    acp, agents, attach, attempts, audit, budget, completions, context, cp, create, down, egress, ensure,
+    events, exec, files, fork, forward, get, git, host, image, lifecycle, limits, logs, ls, man, mcp, model,
+    ports, preview_link, ps, quota, rm, run, secret, service, services, sh, share, shares, snapshot, sync,
+    task, tls, token, unshare, up, webhook,
 };
 use crate::connection::ConnectionFlags;
 use clap::{Parser, Subcommand};
@@ -198,6 +198,15 @@ pub enum Command {
     Quota(quota::QuotaArgs),
     /// Create, list and revoke API tokens
     Token(token::TokenArgs),
+    /// Add, list, test and remove webhooks: endpoints that are told of events
+    ///
+    /// Deliveries are signed, sent at least once and in the order of each sandbox, and repeated when they fail. For admins
+    /// of the tenant.
+    Webhook(webhook::WebhookArgs),
+    /// Show the audit log: who changed what, and who was refused
+    ///
+    /// For admins of the tenant.
+    Audit(audit::AuditArgs),
     /// Make a certificate for the API
     Tls(tls::TlsArgs),
     /// Show the load, memory and disk of the host, and what each sandbox costs; for the operator

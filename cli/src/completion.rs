@@ -26,6 +26,7 @@ enum CompletionKind {
     Service,
     Exec,
     Snapshot,
+    Webhook,
     Context,
 }
 
@@ -38,6 +39,7 @@ impl CompletionKind {
             "SERVICE" => Some(Self::Service),
             "EXEC" => Some(Self::Exec),
             "SNAPSHOT" => Some(Self::Snapshot),
+            "WEBHOOK" => Some(Self::Webhook),
             "CONTEXT" => Some(Self::Context),
             _ => None,
         }
@@ -190,6 +192,14 @@ mod tests {
         slipway context use name
         slipway context show name
         slipway context rm names
+        slipway webhook add sandbox
+        slipway webhook show webhook
+        slipway webhook set webhook
+        slipway webhook rotate webhook
+        slipway webhook rm webhooks
+        slipway webhook test webhook
+        slipway webhook deliveries webhook
+        slipway webhook redeliver webhook
         ");
     }
 }

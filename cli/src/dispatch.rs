@@ -70,6 +70,7 @@ async fn dispatch(command: Command, output: Output, flags: &ConnectionFlags) -> 
         Command::Agents(args) => commands::agents::run(&context()?, args).await.map(success),
         Command::Attach(args) => commands::attach::run(&context()?, args).await,
         Command::Attempts(args) => commands::attempts::run(&context()?, args).await.map(success),
+        Command::Audit(args) => commands::audit::run(&context()?, args).await.map(success),
         Command::Budget(args) => commands::budget::run(&context()?, args).await.map(success),
         Command::Completions(args) => commands::completions::run(&args, output).map(success),
         Command::Context(args) => commands::context::run(output, flags, args).await.map(success),
@@ -122,6 +123,7 @@ async fn dispatch(command: Command, output: Output, flags: &ConnectionFlags) -> 
         Command::Top => commands::top::run(&context()?).await.map(success),
         Command::Unshare(args) => commands::unshare::run(&context()?, args).await.map(success),
         Command::Up(args) => commands::up::run(&context()?, args).await.map(success),
+        Command::Webhook(args) => commands::webhook::run(&context()?, args).await.map(success),
         Command::Version => commands::version::run(&context()?).await.map(success),
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 use protocol::{
     ServiceView,
-    api::{ExecAnswer, SandboxId, SandboxView, SnapshotView, TaskAnswer},
+    api::{ExecAnswer, SandboxId, SandboxView, SnapshotView, TaskAnswer, WebhookView},
 };
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
@@ -75,12 +75,18 @@ async fn query(kind: CompletionKind, words: &TypedWords) -> Option<Vec<Candidate
         (CompletionKind::Snapshot, _) => {
             return Some(snapshots(&page(&client, ApiRequest::get("/v1/snapshots").long_pages()).await?));
         }
+        (CompletionKind::Webhook, _) => {
+            return Some(webhooks(&page(&client, ApiRequest::get("/v1/webhooks").long_pages()).await?));
+        }
         (_, sandbox) => resolve::sandbox(&client, &sandbox?).await.ok()?,
     };
     let path = format!("/v1/sandboxes/{id}");
     let few = |list: &str| ApiRequest::get(format!("{path}/{list}")).query("limit", COMPLETION_ITEMS);
     match kind {
-        CompletionKind::Sandbox | CompletionKind::Snapshot | CompletionKind::Context => None,
+        CompletionKind::Sandbox
+        | CompletionKind::Snapshot
+        | CompletionKind::Webhook
+        | CompletionKind::Context => None,
         CompletionKind::Task => Some(tasks(&page(&client, few("tasks")).await?)),
         CompletionKind::Exec => Some(execs(&page(&client, few("execs")).await?)),
         CompletionKind::Service => services(&client, id).await,
@@ -113,6 +119,10 @@ fn snapshots(views: &[SnapshotView]) -> Vec<Candidate> {
         Candidate::new(view.name.as_deref().unwrap_or(&id), &view.created_at)
     };
     views.iter().filter_map(candidate).collect()
+}
+
+fn webhooks(views: &[WebhookView]) -> Vec<Candidate> {
+    views.iter().filter_map(|view| Candidate::new(&view.id, &view.url)).collect()
 }
 
 fn tasks(tasks: &[TaskAnswer]) -> Vec<Candidate> {
