@@ -45,6 +45,7 @@ pub mod tcp_switch;
 pub mod tls_terminator;
 pub mod tunnel;
 pub mod viewer;
+pub mod webhook_receiver;
 
 pub use browser::Browser;
 pub use client::{Client, ClientReply};

@@ -44,4 +44,5 @@ mod tasks;
 mod terminals;
 mod tunnels;
 mod viewers;
+mod webhooks;
 mod workspace_files;

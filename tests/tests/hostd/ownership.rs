@@ -32,6 +32,8 @@ enum For {
     Admin,
     /// The administrator of the tenant of the token.
     AdminOfToken,
+    /// The same of the webhook.
+    AdminOfWebhook,
     Operator,
 }
 
@@ -171,6 +173,18 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     // Each removes that of its own tenant; the second of a tenant comes too late.
     ("DELETE /v1/secrets/{name}", For::Admin, "", &[204, 404]),
     ("GET /v1/audit", For::Admin, "", &[200]),
+    ("GET /v1/audit/export", For::Admin, "", &[200]),
+    // Nothing answers there.
+    ("POST /v1/webhooks", For::Admin, r#"{"url": "https://127.0.0.1:1/"}"#, &[201]),
+    ("GET /v1/webhooks", For::Admin, "", &[200]),
+    ("GET /v1/webhooks/{webhook}", For::AdminOfWebhook, "", &[200]),
+    ("PATCH /v1/webhooks/{webhook}", For::AdminOfWebhook, r#"{"enabled": false}"#, &[200]),
+    ("POST /v1/webhooks/{webhook}/secret", For::AdminOfWebhook, "", &[200]),
+    ("POST /v1/webhooks/{webhook}/test", For::AdminOfWebhook, "", &[200]),
+    ("GET /v1/webhooks/{webhook}/deliveries", For::AdminOfWebhook, "", &[200]),
+    ("POST /v1/webhooks/{webhook}/redeliver", For::AdminOfWebhook, r#"{"dead": true}"#, &[202]),
+    // Only the first finds it.
+    ("DELETE /v1/webhooks/{webhook}", For::AdminOfWebhook, "", &[204, 404]),
     ("GET /v1/models", For::Known, "", &[200]),
     (
         "PUT /v1/model-providers/{provider}",
@@ -277,9 +291,9 @@ fn refusal(needs: For, who: Who) -> Option<u16> {
         (For::OwningDestroyed, TenantShared) => Some(403),
         (For::OwningDestroyed, who) if who.is_shared() => Some(404),
         (For::Driving | For::Owning | For::OwningDestroyed, who) => who.is_foreign().then_some(404),
-        (For::AdminOfToken, OtherAdmin) => Some(404),
-        (For::Admin | For::AdminOfToken, Admin | OtherAdmin) => None,
-        (For::Admin | For::AdminOfToken, _) => Some(403),
+        (For::AdminOfToken | For::AdminOfWebhook, OtherAdmin) => Some(404),
+        (For::Admin | For::AdminOfToken | For::AdminOfWebhook, Admin | OtherAdmin) => None,
+        (For::Admin | For::AdminOfToken | For::AdminOfWebhook, _) => Some(403),
         (For::Operator, _) => Some(403),
     }
 }
@@ -376,6 +390,9 @@ async fn every_route_is_open_to_whom_it_is_for_and_closed_to_all_others() -> Res
     let of_tenant = format!("/v1/sandboxes/{tenants}/shares/tenant");
     owner.put(&of_tenant, &json!({"access": "run"})).await?.expect::<Value>(200)?;
     let (spare, _) = token(&hostd, &json!({"tenant": "a", "principal": "dora"})).await?;
+    let webhook = json!({"url": "https://127.0.0.1:1/", "tenant": "a"});
+    let webhook: Value = hostd.operator()?.post("/v1/webhooks", &webhook).await?.expect(201)?;
+    let webhook = webhook["id"].as_str().context("an id")?.to_owned();
     for (route, needs, body, success) in ROUTES {
         for (who, caller) in &callers {
             let id = if *who == Who::TenantShared { &tenants } else { &own };
@@ -398,7 +415,7 @@ async fn every_route_is_open_to_whom_it_is_for_and_closed_to_all_others() -> Res
                     ("{tenant}", tenant),
                 ]
             };
-            let real = [names(id).as_slice(), &[("{token}", &spare)]].concat();
+            let real = [names(id).as_slice(), &[("{token}", &spare), ("{webhook}", &webhook)]].concat();
             let reply = call(caller, route, body, &real).await?;
             let told = || format!("{route} for {who:?}: {} {}", reply.status, reply.text());
             match refusal(*needs, *who) {
@@ -410,10 +427,14 @@ async fn every_route_is_open_to_whom_it_is_for_and_closed_to_all_others() -> Res
                         continue;
                     }
                     let (no_sandbox, no_token) = ("01jb9xyzabcdefghjkmnpqrstv", "nope");
-                    let unknown = [names(no_sandbox).as_slice(), &[("{token}", no_token)]].concat();
+                    let unknown =
+                        [names(no_sandbox).as_slice(), &[("{token}", no_token), ("{webhook}", no_token)]]
+                            .concat();
                     let other = call(caller, route, body, &unknown).await?;
                     // Both repeat the id that was asked for, and nothing else tells them apart.
-                    let text = other.text().replace(no_sandbox, id).replace(no_token, &spare);
+                    let text = other.text().replace(no_sandbox, id);
+                    let same_kind = if route.contains("{webhook}") { &webhook } else { &spare };
+                    let text = text.replace(no_token, same_kind);
                     let same = other.status == reply.status && text == reply.text();
                     ensure!(same, "{}: unlike what is not there: {}", told(), other.text());
                 }
