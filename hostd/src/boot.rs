@@ -148,7 +148,7 @@ async fn run(config: Config) -> Result<(), Failure> {
     let api = parts.api(&config, certificates, (fleet.clone(), links), &edge);
     let api = Api::new(api, closing.clone());
     let tcp = bind("SLIPWAY_API_BIND", config.api_bind).await?;
-    let address = local_address(&tcp)?;
+    let metrics = bind_metrics(config.metrics_bind).await?;
     if let Some(warning) = api.settings.clear_text_warning() {
         warn!("{warning}");
     }
@@ -156,12 +156,11 @@ async fn run(config: Config) -> Result<(), Failure> {
     let socket = config.data_dir.join(SOCKET);
     let unix = listen_unix_if_room(&socket)?;
     let mut signals = Signals::new()?;
-    let preview_url = format!("{}://{}", scheme_of(&config).word(), local_address(&preview)?);
-    let api_scheme = if api_tls.is_some() { Scheme::Https } else { Scheme::Http };
-    print_ready(&format!("ready api={}://{address} preview={preview_url}", api_scheme.word()));
+    print_ready(&ready_line(&config, (&tcp, &preview, metrics.as_ref()))?);
 
     let api::Front { router, clients } = api::front(api.clone());
     edge.serve_clients(Arc::new(api::ClientsAtEdge(clients)));
+    let metrics = api::serve_metrics(metrics, api.clone(), closing.clone());
     let tcp = api::serve(api_listener(tcp, api_tls), router.clone(), api.metrics.clone(), closing.clone());
     let unix = serve_unix(unix, &socket, (router, api.metrics.clone()), closing.clone());
     let preview = hostd_edge::serve(preview, edge.clone());
@@ -177,7 +176,7 @@ async fn run(config: Config) -> Result<(), Failure> {
         info!(signal = name, "draining; sandboxes keep running");
         closing.cancel();
     };
-    tokio::join!(tcp, unix, preview, prune, retention, upkeep, resources, egress_reports, webhooks, stop);
+    tokio::join!(tcp, unix, metrics, preview, prune, retention, upkeep, resources, egress_reports, webhooks, stop);
     api.finish().await;
     fleet.close().await;
     parts.git.finish().await;
@@ -220,6 +219,26 @@ fn local_address(listener: &TcpListener) -> Result<SocketAddr, Failure> {
 fn tls(files: Option<&(PathBuf, PathBuf)>, names: PairNames) -> Result<Option<Tls>, Failure> {
     let load = |(cert, key): &(PathBuf, PathBuf)| Tls::load(cert, key, names);
     files.map(load).transpose().map_err(|error| Failure::Usage(error.to_string()))
+}
+
+async fn bind_metrics(at: Option<SocketAddr>) -> Result<Option<TcpListener>, Failure> {
+    match at {
+        Some(at) => bind("SLIPWAY_METRICS_BIND", at).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Returns the line that tells where the API, previews and metrics are served.
+fn ready_line(
+    config: &Config,
+    (api, preview, metrics): (&TcpListener, &TcpListener, Option<&TcpListener>),
+) -> Result<String, Failure> {
+    let api_scheme = if config.api_tls.is_some() { Scheme::Https } else { Scheme::Http };
+    let api = format!("{}://{}", api_scheme.word(), local_address(api)?);
+    let preview = format!("{}://{}", scheme_of(config).word(), local_address(preview)?);
+    let metrics = metrics.map(local_address).transpose()?;
+    let metrics = metrics.map(|at| format!(" metrics=http://{at}/metrics")).unwrap_or_default();
+    Ok(format!("ready api={api} preview={preview}{metrics}"))
 }
 
 /// Returns the scheme by which hostd serves previews.

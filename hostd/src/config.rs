@@ -14,7 +14,7 @@ use hostd_drivers::{QuotaChoice, SnapshotMethodSetting};
 use hostd_store::SnapshotRetention;
 use parsers::{
     absolute, address, agents, auth, budget, clients, docker_socket, domain, driver, exceptions, files,
-    owner_quota, public, quota, registries, snapshots, tls,
+    metrics_sandboxes, owner_quota, public, quota, registries, snapshots, tls,
 };
 use protocol::api::Quota;
 use std::{collections::BTreeSet, fmt, net::SocketAddr, path::PathBuf};
@@ -100,6 +100,10 @@ pub struct Config {
     pub audit_keep_days: u64,
     /// The model budget of a task that sets none.
     pub task_budget: BudgetBounds,
+    /// Where metrics are served without a token.
+    pub metrics_bind: Option<SocketAddr>,
+    /// The most sandboxes that have metrics of their own.
+    pub metrics_sandboxes: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,6 +220,11 @@ impl Config {
             webhook_attempts: values.integer("webhook_attempts")?.unwrap_or(limits::WEBHOOK_ATTEMPTS_DEFAULT),
             audit_keep_days: values.integer("audit_keep_days")?.unwrap_or(limits::AUDIT_KEEP_DEFAULT_DAYS),
             task_budget: budget(&values.optional("task_budget")?.unwrap_or_default())?,
+            metrics_bind: values
+                .optional("metrics_bind")?
+                .map(|text| address("metrics_bind", &text))
+                .transpose()?,
+            metrics_sandboxes: metrics_sandboxes(values.integer("metrics_sandboxes")?)?,
         };
         config.check()
     }

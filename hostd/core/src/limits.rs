@@ -15,6 +15,8 @@ pub const STORE_OPEN_RETRY_MS: u64 = 20;
 pub const BODY_MAX_BYTES: usize = 2 << 20;
 /// Concurrent connections to the API.
 pub const CONNECTIONS_MAX: usize = 8192;
+/// Sandboxes that may have metrics of their own: each is a label of a few series.
+pub const METRICS_SANDBOXES_MAX: usize = 1_000;
 /// How long a client may take to send its request head, and then a body that is not streamed.
 pub const HEAD_TIMEOUT_MS: u64 = 10_000;
 pub const BODY_TIMEOUT_MS: u64 = 30_000;

@@ -1,7 +1,9 @@
-//! Metrics of previews. On the path of a request, counting is one atomic add; histograms take a lock and are only
-//! observed when a sandbox was woken.
+//! Metrics of previews. On the path of a request, counting is an atomic add or two.
 
-use hostd_metrics::{Counter, DURATION_BUCKETS_S, Gauge, Histogram, Label, LabeledCounters, Registry};
+use super::wake::WakeTimings;
+use hostd_metrics::{
+    Counter, DURATION_BUCKETS_S, Gauge, Histogram, Label, LabeledCounters, LabeledHistograms, Registry,
+};
 use hyper::StatusCode;
 
 /// Clones count into the same families.
@@ -17,8 +19,10 @@ pub struct EdgeMetrics {
     pub(super) connections_refused: Counter,
     pub(super) responses: LabeledCounters<StatusClass>,
     pub(super) upstream_connections: LabeledCounters<ConnectionSource>,
+    pub(super) request_steps: LabeledHistograms<RequestStep>,
     /// Of wakes that made the preview ready.
-    pub(super) wake_duration: Histogram,
+    wake_duration: Histogram,
+    wake_steps: LabeledHistograms<WakeStep>,
     pub(super) failed_wakes: Counter,
     pub(super) quota_refusals: Counter,
 }
@@ -34,7 +38,9 @@ impl Default for EdgeMetrics {
             connections_refused: Counter::default(),
             responses: LabeledCounters::default(),
             upstream_connections: LabeledCounters::default(),
+            request_steps: LabeledHistograms::new(|| Histogram::new(DURATION_BUCKETS_S)),
             wake_duration: Histogram::new(DURATION_BUCKETS_S),
+            wake_steps: LabeledHistograms::new(|| Histogram::new(DURATION_BUCKETS_S)),
             failed_wakes: Counter::default(),
             quota_refusals: Counter::default(),
         }
@@ -66,6 +72,55 @@ impl EdgeMetrics {
         self.upstream_connections.register(registry, "slipway_preview_upstream_connections", help);
         let help = "Duration of a wake, from the request until the app listens";
         registry.register("slipway_preview_wake_duration_seconds", help, self.wake_duration.clone());
+        let help = "Duration of the steps of a wake";
+        self.wake_steps.register(registry, "slipway_preview_wake_step_duration_seconds", help);
+        let help = "Duration of the steps of a request that an app answered";
+        self.request_steps.register(registry, "slipway_preview_request_step_duration_seconds", help);
+    }
+
+    /// Counts a wake that made the preview ready.
+    pub(super) fn count_ready(&self, timings: &WakeTimings) {
+        self.wake_duration.observe((timings.start + timings.listen).as_secs_f64());
+        self.wake_steps.of(WakeStep::Start).observe(timings.start.as_secs_f64());
+        self.wake_steps.of(WakeStep::Listen).observe(timings.listen.as_secs_f64());
+    }
+}
+
+/// The steps of a request: held until the app can take it, and from then until its response begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestStep {
+    Held,
+    App,
+}
+
+impl Label for RequestStep {
+    const NAME: &'static str = "step";
+    const ALL: &'static [Self] = &[Self::App, Self::Held];
+
+    fn value(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::App => "app",
+        }
+    }
+}
+
+/// The steps of a wake: until the sandbox is up, and from then until the app listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WakeStep {
+    Start,
+    Listen,
+}
+
+impl Label for WakeStep {
+    const NAME: &'static str = "step";
+    const ALL: &'static [Self] = &[Self::Start, Self::Listen];
+
+    fn value(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Listen => "listen",
+        }
     }
 }
 

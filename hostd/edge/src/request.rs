@@ -9,7 +9,7 @@ use super::{
     error_page::{Format, Refusal, Unserved, Visitor, WAKE_PATH, wait_mode},
     forward::{Destination, ForwardError, Forwarded, forward},
     limits,
-    metrics::StatusClass,
+    metrics::{RequestStep, StatusClass},
     response_body::{AppBody, ResponseBody},
     smuggling_guard::RecordedHeads,
     splice::AppEnd,
@@ -282,7 +282,9 @@ async fn forward_when_awake(
         if refused || !destination.target.is_up() {
             edge.metrics.held.inc();
             // Boxed, as all that is rare here: every request moves and keeps what this future takes.
+            let held_at = Instant::now();
             let timings = Box::pin(wait_until_ready(edge, preview, destination)).await?;
+            edge.metrics.request_steps.of(RequestStep::Held).observe(held_at.elapsed().as_secs_f64());
             timing = HeaderValue::from_str(&timings.header(started.elapsed())).ok();
         }
         let permit = destination.target.connections.permit(preview.port).await;
@@ -290,8 +292,12 @@ async fn forward_when_awake(
             // Put to sleep while this request waited for its permit.
             continue;
         }
+        let sent_at = Instant::now();
         match forward(edge, destination, permit, request).await {
-            Ok(forwarded) => return Ok((forwarded, timing)),
+            Ok(forwarded) => {
+                edge.metrics.request_steps.of(RequestStep::App).observe(sent_at.elapsed().as_secs_f64());
+                return Ok((forwarded, timing));
+            }
             Err(ForwardError { unsent: Some(unsent), .. }) if left > 0 && !refused => {
                 (request, refused) = (*unsent, true);
             }

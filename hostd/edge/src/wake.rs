@@ -135,9 +135,7 @@ impl Edge {
 
     fn count_wake(&self, ended: &WakeStage) {
         match ended {
-            WakeStage::Ready(timings) => {
-                self.metrics.wake_duration.observe((timings.start + timings.listen).as_secs_f64());
-            }
+            WakeStage::Ready(timings) => self.metrics.count_ready(timings),
             WakeStage::Failed(_) => {
                 self.metrics.failed_wakes.inc();
             }

@@ -2,6 +2,7 @@
 //! begin at, and to count takes no lock of the family.
 
 use crate::{Counter, Family, Histogram, Registry};
+use std::time::Instant;
 
 /// A label, as the enum of its values.
 pub trait Label: Copy + PartialEq + 'static {
@@ -70,6 +71,25 @@ impl<L: Label> LabeledHistograms<L> {
 
     pub fn register(&self, registry: &mut Registry, name: &str, help: &str) {
         registry.register(name, help, self.family.clone());
+    }
+}
+
+/// Times the steps of one piece of work, each from the end of the one before.
+#[derive(Debug)]
+pub struct StepTimer<'a, L> {
+    steps: &'a LabeledHistograms<L>,
+    begun: Instant,
+}
+
+impl<'a, L: Label> StepTimer<'a, L> {
+    pub fn start(steps: &'a LabeledHistograms<L>) -> Self {
+        Self { steps, begun: Instant::now() }
+    }
+
+    pub fn ended(&mut self, step: L) {
+        let now = Instant::now();
+        self.steps.of(step).observe((now - self.begun).as_secs_f64());
+        self.begun = now;
     }
 }
 

@@ -1,15 +1,29 @@
 //! Counters, gauges and histograms, by `prometheus-client`. Each layer of hostd defines its families in a `metrics.rs`
 //! of its own and registers them into the one registry that `/metrics` encodes. Knows none of the families.
 //!
-//! **Invariant:** the values of a label are a closed set: never an id, a name or a text of a client.
+//! **Invariant:** the values of a label are bounded, and no client chooses them. They are a closed set, with two
+//! exceptions, each with a limit of its own: names of model providers, which the operator configures
+//! (`BoundedLabel`), and ids of sandboxes in the families that only the operator's configuration switches on. There is
+//! never a tenant, a principal or a text of a client.
 
+mod bounded_label;
+mod collected;
+mod histogram;
 mod labels;
 
-pub use labels::{Label, LabeledCounters, LabeledHistograms};
+pub use bounded_label::BoundedLabel;
+pub use collected::{Collector, FamilyWriter, SampleKind, write_labeled, write_number};
+pub use histogram::Histogram;
+pub use labels::{Label, LabeledCounters, LabeledHistograms, StepTimer};
 pub use prometheus_client::{
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
+
+/// A counter of fractions, such as dollars.
+pub type FloatCounter = Counter<f64, std::sync::atomic::AtomicU64>;
+/// A gauge of fractions, such as a part of a whole.
+pub type FloatGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
 
 use prometheus_client::encoding::text::encode;
 

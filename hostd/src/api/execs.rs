@@ -8,6 +8,7 @@ use super::{
     error::{CallError, CallResult},
     exec_run::{self, ExecOutcome},
     idempotency,
+    metrics::ExecStep,
     relay::{self, CONTROL_TIMEOUT},
     views::{self, ok},
 };
@@ -15,6 +16,7 @@ use axum::response::Response;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use hostd_core::limits;
 use hostd_drivers::control::{Control, ControlError};
+use hostd_metrics::StepTimer;
 use hostd_store::{ExecBegun, ExecEnd, ExecRecord, SandboxRecord};
 use hyper::StatusCode;
 use protocol::{
@@ -49,7 +51,9 @@ pub async fn run_or_find(call: &Call, mut create: ExecCreate) -> Result<ExecAnsw
         return Ok(ended_exec(call, &record).await);
     }
     let waits = create.wait.unwrap_or(request.tty.is_none());
+    let mut step = StepTimer::start(&call.api.metrics.exec_steps);
     let (sandbox, control) = call.control().await?;
+    step.ended(ExecStep::Wake);
     let row = new_record(call, &sandbox, &create, &request);
     match call.api.store.begin_exec(row.clone()).await? {
         ExecBegun::New => {}
@@ -62,9 +66,13 @@ pub async fn run_or_find(call: &Call, mut create: ExecCreate) -> Result<ExecAnsw
     }
     // The row may have taken the space that was released for the sandbox, whose output needs some.
     call.api.disk.ensure_free();
+    step.ended(ExecStep::Record);
     let wait_ms = waits.then_some(limits::EXEC_WAIT_MAX_MS);
     match exec_run::run(&call.api, &sandbox.id, control, &request, wait_ms).await {
-        Ok(ExecOutcome::Reported(view)) => Ok(views::exec(*view)),
+        Ok(ExecOutcome::Reported(view)) => {
+            step.ended(if waits { ExecStep::Run } else { ExecStep::Start });
+            Ok(views::exec(*view))
+        }
         Ok(ExecOutcome::Paused) => Ok(views::exec_record(&row)),
         Ok(ExecOutcome::SandboxDown) => record_lost(call, row).await,
         Err(failure) => {

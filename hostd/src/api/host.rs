@@ -60,11 +60,7 @@ pub async fn readyz(call: Call) -> CallResult {
 }
 
 pub async fn metrics(call: Call) -> CallResult {
-    let api = &call.api;
-    api.metrics.refresh_gauges(&api.store.count_by_status().await?, &api.drivers, &api.disk.state());
-    api.metrics.refresh_memory(api.fleet.memory());
-    api.store.refresh_gauges();
-    let mut response = Response::new(Body::from(hostd_metrics::text(&api.registry)));
+    let mut response = Response::new(Body::from(call.api.metrics_text()));
     let kind = HeaderValue::from_static(hostd_metrics::CONTENT_TYPE);
     response.headers_mut().insert(CONTENT_TYPE, kind);
     Ok(response)

@@ -83,6 +83,14 @@ pub const LISTENING_CONCURRENCY: usize = 16;
 pub const LISTENING_TIMEOUT_MS: u64 = 1_000;
 /// Sandboxes whose cost is measured at once, and how long measuring the files of a page may take.
 pub const COSTS_AT_ONCE: usize = 16;
+/// Between two samples of what quotas and sandboxes use, and how long one may take.
+pub const USAGE_SAMPLE_MIN_MS: u64 = 5_000;
+pub const USAGE_SAMPLE_MAX_MS: u64 = 10_000;
+/// Connections to the listener of metrics, the head of a request on one, and how long sent data may stay
+/// unacknowledged there.
+pub const METRICS_CONNECTIONS_MAX: usize = 16;
+pub const METRICS_HEAD_MAX_BYTES: usize = 16 << 10;
+pub const METRICS_USER_TIMEOUT_MS: u32 = 30_000;
 pub const COSTS_DISK_MAX_MS: u64 = 3_000;
 /// Verbs on files at once: of one sandbox, and of all. Each has a thread.
 pub const FILES_VERBS_OF_SANDBOX_MAX: usize = 64;

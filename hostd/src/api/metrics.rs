@@ -1,20 +1,26 @@
 //! Metrics of the API and of the host, and the one registry of all layers.
 
-use super::ApiParts;
+use super::{ApiParts, process_metrics::ProcessMetrics, usage_sampler::UsageMetrics};
 use crate::allocator::used_bytes;
 use hostd_drivers::{Drivers, host_memory::HostMemory};
-use hostd_metrics::{Counter, Family, Gauge, Histogram, Registry, set};
-use hostd_store::disk_space::DiskState;
+use hostd_metrics::{Counter, Family, Gauge, Histogram, Label, LabeledHistograms, Registry, set};
+use hostd_store::{SandboxRecord, disk_space::DiskState};
 use hyper::Method;
 use protocol::api::SandboxStatus;
-use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 type OneLabel = [(&'static str, &'static str); 1];
 type RequestLabels = [(&'static str, Cow<'static, str>); 3];
 type RouteLabels = [(&'static str, &'static str); 2];
+type DriverLabels = [(&'static str, &'static str); 2];
 
 /// Bounds of buckets, in seconds. Creates and waits may take a minute.
 const REQUEST_BUCKETS_S: [f64; 8] = [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0];
+
+/// The driver of a sandbox of which this hostd has not the driver.
+const OTHER_DRIVER: &str = "other";
+/// Bounds of buckets, in seconds: starting a command takes milliseconds, and it may run for hours.
+const EXEC_BUCKETS_S: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 30.0, 300.0];
 
 /// Clones count into the same families.
 #[derive(Clone)]
@@ -25,7 +31,9 @@ pub struct ApiMetrics {
     pub(super) connections_refused: Counter,
     pub(super) event_streams: Gauge,
     pub(super) audit_dropped: Counter,
-    sandboxes: Family<OneLabel, Gauge>,
+    pub(super) exec_steps: LabeledHistograms<ExecStep>,
+    pub(super) usage: UsageMetrics,
+    sandboxes: Family<DriverLabels, Gauge>,
     drivers: Family<OneLabel, Gauge>,
     disk_free_bytes: Gauge,
     disk_floor_bytes: Gauge,
@@ -46,6 +54,8 @@ impl Default for ApiMetrics {
             connections_refused: Counter::default(),
             event_streams: Gauge::default(),
             audit_dropped: Counter::default(),
+            exec_steps: LabeledHistograms::new(|| Histogram::new(EXEC_BUCKETS_S)),
+            usage: UsageMetrics::default(),
             sandboxes: Family::default(),
             drivers: Family::default(),
             disk_free_bytes: Gauge::default(),
@@ -64,6 +74,8 @@ impl Default for ApiMetrics {
 pub fn registry(parts: &ApiParts, own: &ApiMetrics) -> Registry {
     let mut registry = Registry::default();
     own.register(&mut registry);
+    own.usage.register(&mut registry, parts.settings.metrics_sandboxes);
+    registry.register_collector(Box::new(ProcessMetrics::new()));
     parts.fleet.metrics().register(&mut registry);
     parts.edge_metrics.register(&mut registry);
     parts.egress.metrics().register(&mut registry);
@@ -75,7 +87,13 @@ pub fn registry(parts: &ApiParts, own: &ApiMetrics) -> Registry {
 
 impl ApiMetrics {
     fn register(&self, registry: &mut Registry) {
-        registry.register("slipway_sandboxes", "Sandboxes by status", self.sandboxes.clone());
+        let help = "Sandboxes that are not destroyed, by status and driver";
+        registry.register("slipway_sandboxes", help, self.sandboxes.clone());
+        let help = "Duration of the steps of an exec";
+        self.exec_steps.register(registry, "slipway_exec_step_duration_seconds", help);
+        let build = Family::<OneLabel, Gauge>::default();
+        set(&build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]), 1);
+        registry.register("slipway_build_info", "The version of hostd; always 1", build);
         registry.register("slipway_api_requests", "Answered requests", self.requests.clone());
         let help = "Duration of a request until its response begins";
         registry.register("slipway_api_request_duration_seconds", help, self.request_duration.clone());
@@ -140,11 +158,8 @@ impl ApiMetrics {
     }
 
     /// Sets the gauges that are read when they are asked for.
-    pub fn refresh_gauges(&self, sandboxes: &BTreeMap<String, u64>, drivers: &Drivers, disk: &DiskState) {
-        for status in STATUSES.map(status_word) {
-            let count = sandboxes.get(status).copied().unwrap_or_default();
-            set(&self.sandboxes.get_or_create(&[("status", status)]), count);
-        }
+    pub fn refresh_gauges(&self, sandboxes: &[Arc<SandboxRecord>], drivers: &Drivers, disk: &DiskState) {
+        self.count_sandboxes(sandboxes, drivers);
         for driver in drivers.all() {
             let gauge = self.drivers.get_or_create_owned(&[("driver", driver.name())]);
             set(&gauge, driver.health().is_ok().into());
@@ -153,6 +168,49 @@ impl ApiMetrics {
         set(&self.disk_floor_bytes, disk.floor_bytes);
         set(&self.disk_full, disk.level as u64);
         set(&self.memory_allocated_bytes, used_bytes() as u64);
+    }
+
+    fn count_sandboxes(&self, sandboxes: &[Arc<SandboxRecord>], drivers: &Drivers) {
+        let names: Vec<&'static str> = drivers.all().iter().map(|driver| driver.name()).collect();
+        let mut counts = BTreeMap::new();
+        for status in STATUSES.map(status_word) {
+            counts.extend(names.iter().chain([&OTHER_DRIVER]).map(|driver| ((status, *driver), 0)));
+        }
+        for record in sandboxes.iter().filter(|record| record.state.status != SandboxStatus::Destroyed) {
+            let known = names.iter().find(|name| **name == record.blueprint.driver);
+            let labels = (status_word(record.state.status), *known.unwrap_or(&OTHER_DRIVER));
+            *counts.entry(labels).or_default() += 1;
+        }
+        for ((status, driver), count) in counts {
+            set(&self.sandboxes.get_or_create(&[("status", status), ("driver", driver)]), count);
+        }
+    }
+}
+
+/// The steps of an exec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ExecStep {
+    /// Until its sandbox answers, which may have to be woken.
+    Wake,
+    /// Until it is recorded.
+    Record,
+    /// Until runtimed has started it; of one that is not waited for.
+    Start,
+    /// Until it has ended, of one that is waited for.
+    Run,
+}
+
+impl Label for ExecStep {
+    const NAME: &'static str = "step";
+    const ALL: &'static [Self] = &[Self::Wake, Self::Record, Self::Start, Self::Run];
+
+    fn value(self) -> &'static str {
+        match self {
+            Self::Wake => "wake",
+            Self::Record => "record",
+            Self::Start => "start",
+            Self::Run => "run",
+        }
     }
 }
 
@@ -169,13 +227,13 @@ fn method_label(method: &Method) -> &'static str {
     }
 }
 
-const STATUSES: [SandboxStatus; 6] = [
+/// The statuses of sandboxes that are there.
+const STATUSES: [SandboxStatus; 5] = [
     SandboxStatus::Creating,
     SandboxStatus::Running,
     SandboxStatus::Paused,
     SandboxStatus::Stopped,
     SandboxStatus::Error,
-    SandboxStatus::Destroyed,
 ];
 
 /// The status as the store and the API spell it.
@@ -207,12 +265,10 @@ mod tests {
         metrics.count_request(&Method::GET, "/v1/host", 200, took);
         metrics.count_request(&Method::GET, "/v1/host", 200, took);
         metrics.count_request(&Method::from_bytes(b"FROB").unwrap(), "-", 404, took);
-        let sandboxes = BTreeMap::from([("running".to_owned(), 3)]);
-        metrics.refresh_gauges(&sandboxes, &Drivers::new(Vec::new()), &DiskState::default());
+        metrics.refresh_gauges(&[], &Drivers::new(Vec::new()), &DiskState::default());
         let text = text(&metrics);
         for line in [
-            "slipway_sandboxes{status=\"running\"} 3",
-            "slipway_sandboxes{status=\"paused\"} 0",
+            "slipway_sandboxes{status=\"paused\",driver=\"other\"} 0",
             "slipway_api_requests_total{method=\"GET\",route=\"/v1/host\",status=\"200\"} 2",
             "slipway_api_requests_total{method=\"other\",route=\"-\",status=\"404\"} 1",
             "slipway_api_request_duration_seconds_bucket{le=\"0.005\",method=\"GET\",route=\"/v1/host\"} 2",

@@ -57,6 +57,8 @@ pub struct Settings {
     pub client_key: ClientKey,
     /// Whether verbs on files are performed inside the sandbox, also where hostd could reach them.
     pub files_in_sandbox: bool,
+    /// The most sandboxes that have metrics of their own.
+    pub metrics_sandboxes: usize,
 }
 
 /// The parts of hostd that requests use.

@@ -161,6 +161,7 @@ impl Parts {
             protocols: config.clients.clone(),
             client_key: ClientKey::new(&self.files.key),
             files_in_sandbox: config.files == config::Files::Sandbox,
+            metrics_sandboxes: config.metrics_sandboxes,
         };
         ApiParts {
             fleet,

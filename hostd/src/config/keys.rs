@@ -343,6 +343,20 @@ pub const KEYS: &[ConfigKey] = &[
         effect: "The file with the host keys of SSH servers, for deploy keys whose secret has none. A file that is not there is empty. See [git.md](git.md#deploy-keys).",
     },
     ConfigKey {
+        name: "metrics_bind",
+        default: Described("none"),
+        source: FileOrEnvironment,
+        summary: "address and port where metrics are served without a token",
+        effect: "An address of its own for `GET /metrics`, as in `127.0.0.1:9464`: plain HTTP, without a token, so that whoever reaches it may read them. Port 0 picks a free port; the ready line names it. See [metrics.md](metrics.md).",
+    },
+    ConfigKey {
+        name: "metrics_sandboxes",
+        default: Text("0"),
+        source: FileOrEnvironment,
+        summary: "sandboxes that have metrics of CPU and memory of their own, at most 1000",
+        effect: "How many sandboxes have metrics of their own (CPU, memory), at most 1000; each adds three series. 0 is none. See [metrics.md](metrics.md#single-sandboxes).",
+    },
+    ConfigKey {
         name: "preview_bind",
         default: Text("127.0.0.1:8080"),
         source: FileOrEnvironment,

@@ -6,6 +6,7 @@ use hostd_clients::Protocol;
 use hostd_core::{
     BudgetBounds, Scheme,
     egress::{Destination, Exceptions},
+    limits::METRICS_SANDBOXES_MAX,
     parse_quota, unsupported_driver,
 };
 use hostd_drivers::{QuotaChoice, SnapshotMethodSetting};
@@ -159,6 +160,12 @@ pub fn auth(text: &str) -> Result<Auth, ConfigError> {
         "off" => Ok(Auth::Off),
         other => Err(bad("SLIPWAY_AUTH", format!("must be required or off, not {other:?}"))),
     }
+}
+
+/// Checks how many sandboxes have metrics of their own.
+pub fn metrics_sandboxes(count: Option<u64>) -> Result<usize, ConfigError> {
+    let count = usize::try_from(count.unwrap_or(0)).ok().filter(|count| *count <= METRICS_SANDBOXES_MAX);
+    count.ok_or_else(|| bad("SLIPWAY_METRICS_SANDBOXES", format!("must be at most {METRICS_SANDBOXES_MAX}")))
 }
 
 pub fn registries(list: Vec<String>) -> Result<Vec<String>, ConfigError> {

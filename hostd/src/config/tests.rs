@@ -98,6 +98,12 @@ const WRONG: &[(Option<&str>, (&str, &str), &str)] = &[
     ),
     (
         None,
+        ("SLIPWAY_METRICS_BIND", "9464"),
+        "SLIPWAY_METRICS_BIND: must be an address and a port, as in 127.0.0.1:9090, not \"9464\"",
+    ),
+    (None, ("SLIPWAY_METRICS_SANDBOXES", "1001"), "SLIPWAY_METRICS_SANDBOXES: must be at most 1000"),
+    (
+        None,
         ("SLIPWAY_EGRESS_PRIVATE", "10.0.0.5:x"),
         "SLIPWAY_EGRESS_PRIVATE: must be hosts and ports, as in 10.0.0.5:443: \"10.0.0.5:x\" has no good port: write 443, or 80,443, or 8000-8999",
     ),

@@ -5,6 +5,7 @@ use super::{
     actor::SandboxActor,
     driver_problem::{outage_of, outcome_of, problem_of},
     launch_progress::LaunchPermit,
+    metrics::LaunchStep,
     perform::{Flow, WorkOutcome},
 };
 use crate::inside::InsideListener;
@@ -19,7 +20,11 @@ use protocol::{
     ServiceView, ServicesRequest,
     api::{AttemptRelation, Phase, Problem, ProblemCode, SandboxStatus},
 };
-use std::{ops::ControlFlow, time::Duration};
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
 use tokio::time::sleep;
 
 /// Pauses between tries to reach a PID 1 that has just been started: the first tries, and the longest pause.
@@ -51,6 +56,8 @@ impl SandboxActor {
             progress: self.progress_sink(permit.clone()),
         };
         let (driver, fleet, held) = (self.driver.clone(), self.fleet.clone(), permit.clone());
+        let (begun, queued) = (Instant::now(), Arc::new(OnceLock::new()));
+        let admitted = queued.clone();
         let work = async move {
             let acquired = match fleet.launches(&driver) {
                 Some(launches) => launches.acquire_owned().await.ok(),
@@ -59,9 +66,14 @@ impl SandboxActor {
             if let Ok(mut permit) = permit.lock() {
                 *permit = acquired;
             }
+            admitted.get_or_init(|| begun.elapsed());
             driver.launch(&request).await
         };
         let outcome = self.run_interruptible(work, is_pointless).await;
+        let (took, queued) = (begun.elapsed(), queued.get().copied());
+        let queued = queued.unwrap_or(took);
+        self.meter_launch(LaunchStep::Queued, queued);
+        self.meter_launch(LaunchStep::Launch, took.saturating_sub(queued));
         self.stop_progress();
         self.situation.verb_ended(Some(Goal::Running), launch_outcome(&outcome, &held));
         match outcome {

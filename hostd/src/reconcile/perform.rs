@@ -1,13 +1,17 @@
 //! Performs the steps of a plan. Each may be repeated: hostd can be killed at any instruction.
 
 use super::{
-    FleetError, actor::SandboxActor, driver_problem::outcome_of, event_recovery::recover_events,
-    launch_progress::progress_changed, metrics::LaunchMeter,
+    FleetError,
+    actor::SandboxActor,
+    driver_problem::outcome_of,
+    event_recovery::recover_events,
+    launch_progress::progress_changed,
+    metrics::{LaunchMeter, LaunchStep},
 };
 use hostd_core::{Death, DriverVerb, Goal, PlanStep, TaskEnding, Transition, VerbOutcome, no_answer};
 use hostd_drivers::DriverError;
 use hostd_store::StoreError;
-use protocol::api::Problem;
+use protocol::api::{Problem, SandboxStatus};
 use std::{ops::ControlFlow, pin::pin, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
@@ -34,8 +38,18 @@ impl SandboxActor {
     pub(super) async fn perform(&mut self, step: PlanStep) -> Flow {
         match step {
             PlanStep::Launch => self.launch().await,
-            PlanStep::AwaitReady => self.await_ready().await,
-            PlanStep::Provision => self.provision().await,
+            PlanStep::AwaitReady => {
+                let begun = Instant::now();
+                let flow = self.await_ready().await;
+                self.meter_launch(LaunchStep::FirstAnswer, begun.elapsed());
+                flow
+            }
+            PlanStep::Provision => {
+                let begun = Instant::now();
+                let flow = self.provision().await;
+                self.meter_launch(LaunchStep::Provision, begun.elapsed());
+                flow
+            }
             PlanStep::InspectAgain => {
                 let wait = self.situation.wait_to_inspect(self.record().other_pid_namespace);
                 self.wait_to_inspect(wait).await;
@@ -55,6 +69,13 @@ impl SandboxActor {
                 let deadline_ms = self.deadline_ms(self.record().state.goal);
                 self.record_transition(Transition::Extend { deadline_ms }).await
             }
+        }
+    }
+
+    /// Adds to the time of a step of the launch under way, if there is one.
+    pub(super) fn meter_launch(&mut self, step: LaunchStep, took: Duration) {
+        if let Some(meter) = &mut self.launch_meter {
+            meter.add(step, took);
         }
     }
 
@@ -196,6 +217,7 @@ impl SandboxActor {
     async fn reached(&mut self) -> Flow {
         let record = self.record();
         let (id, attempt) = (record.id, record.attempt);
+        let created_ms = (record.state.status == SandboxStatus::Creating).then_some(record.created_ms);
         if record.state.goal == Goal::Stopped {
             self.recover_events_quickly().await?;
             // Their end was not seen. An end that runtimed's log still shows replaces this.
@@ -211,7 +233,9 @@ impl SandboxActor {
         self.publish(record);
         written?;
         self.situation.close_attempt();
-        self.launch_meter.take().into_iter().for_each(LaunchMeter::reached);
+        let now_ms = fleet.clock.now_ms();
+        let age = created_ms.map(|created_ms| Duration::from_millis(now_ms.saturating_sub(created_ms)));
+        self.launch_meter.take().into_iter().for_each(|meter| meter.reached(age));
         ON
     }
 

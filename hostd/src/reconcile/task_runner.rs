@@ -111,9 +111,10 @@ impl Fleet {
         let changes_tries = AtomicU32::new(0);
         let runner =
             TaskRunner { fleet: self.clone(), sandbox, number, ticket, wakeup, grant, changes_tries };
-        let fleet = self.clone();
+        let (fleet, open) = (self.clone(), self.metrics().open_task());
         self.spawn(async move {
             runner.run().await;
+            drop(open);
             fleet.runners().remove(number);
         });
     }
@@ -192,7 +193,7 @@ impl TaskRunner {
     async fn count_end(&self) {
         // Without its row the task is not counted.
         if let Ok(Some(task)) = self.fleet.store().task_by_number(self.number).await {
-            self.fleet.metrics().count_task_end(task.status);
+            self.fleet.metrics().count_task(&task);
         }
     }
 

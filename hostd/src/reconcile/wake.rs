@@ -7,7 +7,7 @@ use hostd_drivers::{DriverError, control::Control};
 use hostd_edge::{WakeError, Waker};
 use hostd_store::{SandboxRecord, StoreError};
 use protocol::api::{ApiErrorCode, SandboxId, SandboxStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl Fleet {
     /// Wakes a sandbox that sleeps (stopped or paused), waits until it answers, and returns the way to it. Launches
@@ -45,10 +45,18 @@ impl Fleet {
             let problem = problem.ok_or(FleetError::NotRunning { status: "error" })?;
             return Err(FleetError::Failed { sandbox: *id, problem });
         }
+        let (from, begun) = (record.state.status, Instant::now());
         self.send(id, command).await?;
         let within = Duration::from_millis(self.timing().up_ms + self.timing().down_ms);
         let record = self.wait_settled(id, within).await?;
-        if record.state.is_up() { Ok((record, control)) } else { Err(not_running(&record)) }
+        if !record.state.is_up() {
+            return Err(not_running(&record));
+        }
+        // One that is being created is only waited for.
+        if from != SandboxStatus::Creating {
+            self.metrics().count_wake(from, begun.elapsed());
+        }
+        Ok((record, control))
     }
 
     /// The way to a sandbox that runs now; `NotRunning` otherwise.

@@ -14,7 +14,10 @@ use hostd_metrics::{Counter, GaugeGuard};
 use protocol::api::SandboxId;
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 use tokio::sync::watch;
 
@@ -43,6 +46,27 @@ struct Topics {
 struct Channel {
     ring: Mutex<Ring>,
     newest: watch::Sender<u64>,
+    /// How far each subscriber has read, for the metrics. Those of subscribers that left are removed by the next one.
+    cursors: Mutex<Vec<Weak<AtomicU64>>>,
+}
+
+impl Channel {
+    /// How far the slowest subscriber is behind, in sequence numbers.
+    fn lag(&self) -> u64 {
+        let newest = *self.newest.borrow();
+        let cursors = lock(&self.cursors);
+        let read = cursors.iter().filter_map(Weak::upgrade).map(|cursor| cursor.load(Relaxed)).min();
+        read.map_or(0, |read| newest.saturating_sub(read))
+    }
+
+    fn add_cursor(&self, cursor: &Arc<AtomicU64>) {
+        let mut cursors = lock(&self.cursors);
+        // Seldom enough that each subscriber pays for few others.
+        if cursors.len() == cursors.capacity() {
+            cursors.retain(|cursor| cursor.strong_count() > 0);
+        }
+        cursors.push(Arc::downgrade(cursor));
+    }
 }
 
 /// The newest batches of a topic: every event after `since`.
@@ -84,6 +108,13 @@ impl Feed {
         }
     }
 
+    /// How far the slowest of all subscribers is behind, in sequence numbers.
+    pub(super) fn lag(&self) -> u64 {
+        let topics = lock(&self.topics);
+        // Under the lock: a subscriber that leaves counts the users of its channel.
+        topics.followed.values().filter_map(Weak::upgrade).map(|channel| channel.lag()).max().unwrap_or(0)
+    }
+
     /// Advances without events that could not be read back: subscribers find them in the event log.
     pub(super) fn skip(&self, through: u64) {
         let mut topics = lock(&self.topics);
@@ -99,8 +130,11 @@ impl Feed {
         let published = topics.published;
         let channel = topics.followed.get(&topic).and_then(Weak::upgrade).unwrap_or_else(|| {
             let ring = Mutex::new(Ring::after(published));
-            Arc::new(Channel { ring, newest: watch::Sender::new(published) })
+            Arc::new(Channel { ring, newest: watch::Sender::new(published), cursors: Mutex::default() })
         });
+        // A subscriber that has not read yet is not behind.
+        let cursor = Arc::new(AtomicU64::new(u64::MAX));
+        channel.add_cursor(&cursor);
         topics.followed.insert(topic, Arc::downgrade(&channel));
         let newest = channel.newest.subscribe();
         Subscription {
@@ -108,6 +142,7 @@ impl Feed {
             topic,
             channel: Some(channel),
             newest,
+            cursor,
             log_reads: self.metrics.feed_log_reads.clone(),
             _counted: GaugeGuard::new(&self.metrics.feed_subscribers),
         }
@@ -143,6 +178,7 @@ pub struct Subscription {
     /// `Some` until the subscription is dropped.
     channel: Option<Arc<Channel>>,
     newest: watch::Receiver<u64>,
+    cursor: Arc<AtomicU64>,
     /// Counts how often only the event log had the next events.
     log_reads: Counter,
     _counted: GaugeGuard,
@@ -153,6 +189,7 @@ impl Subscription {
     /// event log has them. An event published after this call ends the next [`Subscription::changed`].
     pub fn after(&mut self, after: u64, max_bytes: usize) -> Option<Vec<Arc<EventBatch>>> {
         self.newest.mark_unchanged();
+        self.cursor.store(after, Relaxed);
         let ring = lock(&self.channel.as_ref()?.ring);
         if after < ring.since {
             self.log_reads.inc();

@@ -94,7 +94,8 @@ struct StoreInner {
     /// Counts revocations of tokens.
     token_revocations: Arc<watch::Sender<u64>>,
     metrics: StoreMetrics,
-    /// The path of the WAL.
+    /// The paths of the database and its WAL.
+    database: PathBuf,
     wal: PathBuf,
     /// Notified when the WAL may hold secrets that were overwritten.
     secrets_overwritten: Notify,
@@ -161,6 +162,7 @@ impl Store {
             shares,
             token_revocations: Arc::default(),
             metrics,
+            database: path.to_owned(),
             wal: wal_path,
             secrets_overwritten,
             wal_bytes,
@@ -240,11 +242,14 @@ impl Store {
 
     /// Sets the gauges that are read when they are asked for.
     pub fn refresh_gauges(&self) {
-        let StoreInner { queue, metrics, wal, .. } = &*self.inner;
+        let StoreInner { queue, metrics, feed, database, wal, .. } = &*self.inner;
         hostd_metrics::set(&metrics.queued_jobs, (queue.max_capacity() - queue.capacity()) as u64);
         // A database without a WAL was just checkpointed.
         let wal_bytes = fs::metadata(wal).map_or(0, |meta| meta.len());
         hostd_metrics::set(&metrics.wal_bytes, wal_bytes);
+        let database_bytes = fs::metadata(database).map_or(0, |meta| meta.len());
+        hostd_metrics::set(&metrics.database_bytes, database_bytes);
+        hostd_metrics::set(&metrics.feed_lag_events, feed.lag());
     }
 
     pub(super) fn feed(&self) -> &Feed {

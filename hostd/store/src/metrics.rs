@@ -15,6 +15,8 @@ pub struct StoreMetrics {
     pub(super) commit_jobs: Histogram,
     pub(super) failed_commits: Counter,
     pub(super) wal_bytes: Gauge,
+    pub(super) database_bytes: Gauge,
+    pub(super) feed_lag_events: Gauge,
     pub(super) feed_subscribers: Gauge,
     pub(super) feed_log_reads: Counter,
     exec_ends: LabeledCounters<ExitKind>,
@@ -29,6 +31,8 @@ impl Default for StoreMetrics {
             commit_jobs: Histogram::new(BATCH_BUCKETS_JOBS),
             failed_commits: Counter::default(),
             wal_bytes: Gauge::default(),
+            database_bytes: Gauge::default(),
+            feed_lag_events: Gauge::default(),
             feed_subscribers: Gauge::default(),
             feed_log_reads: Counter::default(),
             exec_ends: LabeledCounters::default(),
@@ -48,6 +52,10 @@ impl StoreMetrics {
         let help = "Transactions that were lost with all their writes";
         registry.register("slipway_store_failed_commits", help, self.failed_commits.clone());
         registry.register("slipway_store_wal_bytes", "Size of the write-ahead log", self.wal_bytes.clone());
+        let help = "Size of the database, without its write-ahead log";
+        registry.register("slipway_store_database_bytes", help, self.database_bytes.clone());
+        let help = "How far the slowest subscriber of the event feed is behind, in sequence numbers";
+        registry.register("slipway_store_feed_lag_events", help, self.feed_lag_events.clone());
         let help = "Subscribers of the event feed";
         registry.register("slipway_store_feed_subscribers", help, self.feed_subscribers.clone());
         let help = "Reads of the event log by subscribers that were behind the feed";

@@ -218,7 +218,7 @@ async fn host_drivers_metrics_and_health_tell_what_is_there() -> Result<()> {
     ensure!(metrics.headers["content-type"].to_str()?.starts_with("application/openmetrics-text"));
     let text = metrics.text();
     for line in [
-        "slipway_sandboxes{status=\"running\"} 1",
+        "slipway_sandboxes{status=\"running\",driver=\"oci\"} 1",
         "slipway_api_requests_total{method=\"POST\",route=\"/v1/sandboxes\",status=\"201\"} 1",
         "slipway_sandbox_launch_duration_seconds_count{driver=\"oci\"} 1",
         "slipway_driver_up{driver=\"oci\"} 1",

@@ -87,7 +87,7 @@ impl CallRecord {
             Ok(()) => CallOutcome::Succeeded,
             Err(_) => CallOutcome::Failed,
         };
-        self.meter.ended(counted, tokens.as_ref());
+        self.meter.ended(counted, tokens.as_ref(), self.status);
         let end = CallReport {
             attempt: self.attempt,
             status: self.status,

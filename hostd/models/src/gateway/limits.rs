@@ -11,6 +11,8 @@ pub const BODIES_MAX_BYTES: usize = 128 << 20;
 pub const BODIES_ALL_MAX_BYTES: usize = 1 << 30;
 /// Time for a request body to arrive.
 pub const BODY_MAX_MS: u64 = 30_000;
+/// Providers with metrics of their own; the others are counted as one.
+pub const PROVIDERS_LABELED_MAX: usize = 32;
 /// Length of a key that an agent presents.
 pub const KEY_MAX_BYTES: usize = 512;
 /// Name of a model in a request.

@@ -1,6 +1,7 @@
-//! Metrics of model calls, by the dialect of their provider.
+//! Metrics of model calls, by the dialect of their provider; `provider_metrics` has those by its name.
 
-use crate::{Dialect, TokenUsage};
+use super::provider_metrics::{ProviderCounters, ProviderMetrics};
+use crate::{CallTarget, Dialect, Price, TokenUsage};
 use hostd_metrics::{Counter, DURATION_BUCKETS_S, Family, Histogram, Label, LabeledHistograms, Registry};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -17,6 +18,7 @@ pub struct GatewayMetrics {
     duration: LabeledHistograms<DialectLabel>,
     /// In the order of `Dialect::ALL`.
     by_dialect: [Arc<DialectMetrics>; Dialect::ALL.len()],
+    providers: ProviderMetrics,
 }
 
 /// The metrics of one dialect, looked up once.
@@ -68,7 +70,7 @@ impl Default for GatewayMetrics {
                 duration: duration.of(DialectLabel(dialect)).clone(),
             })
         });
-        Self { calls, tokens, bytes, retries, duration, by_dialect }
+        Self { calls, tokens, bytes, retries, duration, by_dialect, providers: ProviderMetrics::default() }
     }
 }
 
@@ -85,35 +87,57 @@ impl GatewayMetrics {
         let help =
             "Duration of a call that was sent to a provider, with its retries, until its response ended";
         self.duration.register(registry, "slipway_gateway_call_duration_seconds", help);
+        self.providers.register(registry);
     }
 
     /// Begins to meter a call.
     pub(super) fn meter(&self, dialect: Dialect) -> CallMeter {
         let at = Dialect::ALL.iter().position(|other| *other == dialect).expect("ALL lists every dialect");
         let metrics = self.by_dialect[at].clone();
-        CallMeter { metrics, started: Instant::now(), outcome: CallOutcome::Refused }
+        let providers = self.providers.clone();
+        CallMeter { metrics, providers, sent: None, started: Instant::now(), outcome: CallOutcome::Refused }
     }
 }
 
 /// Counts one call when it is dropped, with the outcome that it has by then.
 pub struct CallMeter {
     metrics: Arc<DialectMetrics>,
+    providers: ProviderMetrics,
+    /// Set once the call may be sent.
+    sent: Option<SentCall>,
     started: Instant,
     outcome: CallOutcome,
 }
 
+/// The provider that a call was sent to, its price, and how it answered.
+struct SentCall {
+    provider: Arc<ProviderCounters>,
+    price: Option<Price>,
+    status: Option<u16>,
+}
+
 impl CallMeter {
     /// The call may be sent, with a body of this size. It counts as abandoned until its end is known.
-    pub fn admitted(&mut self, body_bytes: usize) {
+    pub fn admitted(&mut self, target: &CallTarget, body_bytes: usize) {
         self.outcome = CallOutcome::Abandoned;
         self.metrics.sent_bytes.inc_by(body_bytes as u64);
+        let provider = self.providers.of(&target.provider.name);
+        self.sent = Some(SentCall { provider, price: target.price, status: None });
     }
 
-    pub fn ended(&mut self, outcome: CallOutcome, tokens: Option<&TokenUsage>) {
+    /// How the call ended, and the status of the provider's response.
+    pub fn ended(&mut self, outcome: CallOutcome, tokens: Option<&TokenUsage>, status: Option<u16>) {
         self.outcome = outcome;
         if let Some(tokens) = tokens {
             self.metrics.input_tokens.inc_by(tokens.input);
             self.metrics.output_tokens.inc_by(tokens.output);
+        }
+        if let Some(sent) = &mut self.sent {
+            sent.status = status;
+            if let Some(tokens) = tokens {
+                let cost = sent.price.map(|price| price.cost_micro_usd(tokens));
+                sent.provider.count_tokens(tokens.input, tokens.output, cost);
+            }
         }
     }
 
@@ -136,6 +160,9 @@ impl Drop for CallMeter {
             CallOutcome::Abandoned => abandoned,
         };
         counter.inc();
+        if let Some(sent) = &self.sent {
+            sent.provider.count_end(self.outcome, sent.status);
+        }
         if self.outcome != CallOutcome::Refused {
             self.metrics.duration.observe(self.started.elapsed().as_secs_f64());
         }
@@ -158,18 +185,24 @@ impl Label for DialectLabel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Provider;
 
     #[test]
     fn a_call_is_counted_with_the_outcome_it_has_when_it_is_dropped() {
         let metrics = GatewayMetrics::default();
         let tokens = TokenUsage { input: 5, output: 7, ..TokenUsage::default() };
+        let provider =
+            Provider { name: "mine".into(), dialect: Dialect::Gemini, base_url: String::new(), key: None };
+        // Dollars per million tokens.
+        let price = Some(Price { input: 100_000_000_000, ..Price::default() });
+        let target = CallTarget { provider: Arc::new(provider), model: String::new(), price };
         drop(metrics.meter(Dialect::Gemini));
-        metrics.meter(Dialect::Gemini).admitted(100);
+        metrics.meter(Dialect::Gemini).admitted(&target, 100);
         let mut call = metrics.meter(Dialect::Gemini);
-        call.admitted(10);
+        call.admitted(&target, 10);
         call.retried();
         call.received(20);
-        call.ended(CallOutcome::Succeeded, Some(&tokens));
+        call.ended(CallOutcome::Succeeded, Some(&tokens), Some(200));
         drop(call);
         let mut registry = Registry::default();
         metrics.register(&mut registry);
@@ -183,6 +216,10 @@ mod tests {
             "slipway_gateway_bytes_total{dialect=\"gemini\",direction=\"received\"} 20",
             "slipway_gateway_tokens_total{dialect=\"gemini\",direction=\"output\"} 7",
             "slipway_gateway_retries_total{dialect=\"gemini\"} 1",
+            "slipway_gateway_provider_calls_total{provider=\"mine\",outcome=\"succeeded\"} 1",
+            "slipway_gateway_provider_calls_total{provider=\"mine\",outcome=\"abandoned\"} 1",
+            "slipway_gateway_provider_tokens_total{provider=\"mine\",direction=\"input\"} 5",
+            "slipway_gateway_provider_cost_usd_total{provider=\"mine\"} 0.5",
             "slipway_gateway_call_duration_seconds_count{dialect=\"gemini\"} 2",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");

@@ -28,6 +28,7 @@ mod provider_client;
 mod provider_connection;
 mod provider_error;
 mod provider_failure;
+mod provider_metrics;
 mod redact_key;
 mod refusal;
 mod rejected_call;

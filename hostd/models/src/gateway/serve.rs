@@ -160,7 +160,7 @@ impl Gateway {
         let call = grant.begin(&call_target, request.params).await?;
         let task_ended = call.task_ended();
         let body = request.rewrite(body, &call_target.model, call.max_output_tokens());
-        meter.admitted(body.len());
+        meter.admitted(&call_target, body.len());
         let mut record = CallRecord {
             call: Some(call),
             call_target: call_target.clone(),

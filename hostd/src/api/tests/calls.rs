@@ -158,7 +158,7 @@ async fn metrics_and_host_facts_are_reported() {
     fixture.sandbox().await;
     let text = String::from_utf8(fixture.get("/metrics").await.bytes.to_vec()).unwrap();
     for line in [
-        "slipway_sandboxes{status=\"running\"} 1",
+        "slipway_sandboxes{status=\"running\",driver=\"fake\"} 1",
         "slipway_api_requests_total{method=\"POST\",route=\"/v1/sandboxes\",status=\"201\"} 1",
     ] {
         assert!(text.contains(line), "{line} in {text}");

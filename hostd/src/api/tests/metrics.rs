@@ -105,10 +105,22 @@ fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
     rows.map(row).collect()
 }
 
+impl ApiFixture {
+    async fn metrics(&self) -> String {
+        String::from_utf8(self.get("/metrics").await.bytes.to_vec()).unwrap()
+    }
+}
+
 #[tokio::test]
 async fn the_text_can_be_scraped_and_is_documented() {
     let fixture = ApiFixture::new().await;
-    fixture.sandbox().await;
+    let (oldest, _left_out) = (fixture.sandbox().await, fixture.sandbox().await);
+    // A scrape shows what the one before it found of single sandboxes.
+    while !fixture.metrics().await.contains(&format!("slipway_sandbox_memory_bytes{{sandbox=\"{oldest}\"}}"))
+    {
+        tokio::task::yield_now().await;
+    }
+    assert!(fixture.metrics().await.lines().any(|line| line == "slipway_sandbox_samples_left_out 1.0"));
     let reply = fixture.get("/metrics").await;
     assert_eq!(reply.headers["content-type"], "application/openmetrics-text; version=1.0.0; charset=utf-8");
     let text = String::from_utf8(reply.bytes.to_vec()).unwrap();
@@ -139,9 +151,9 @@ async fn counters_move_and_gauges_follow() {
     let stream =
         fixture.open(TestRequest::get("/v1/events").with("accept", "text/event-stream").token(&reader)).await;
     assert_eq!(stream.status().as_u16(), 200);
-    let text = String::from_utf8(fixture.get("/metrics").await.bytes.to_vec()).unwrap();
+    let text = fixture.metrics().await;
     for line in [
-        "slipway_sandboxes{status=\"running\"} 1",
+        "slipway_sandboxes{status=\"running\",driver=\"fake\"} 1",
         "slipway_sandbox_launch_duration_seconds_count{driver=\"fake\"} 1",
         "slipway_driver_up{driver=\"fake\"} 1",
         "slipway_api_requests_total{method=\"POST\",route=\"/v1/tokens\",status=\"201\"} 1",
@@ -151,6 +163,6 @@ async fn counters_move_and_gauges_follow() {
         assert!(text.lines().any(|found| found == line), "{line} in {text}");
     }
     drop(stream);
-    let text = String::from_utf8(fixture.get("/metrics").await.bytes.to_vec()).unwrap();
+    let text = fixture.metrics().await;
     assert!(text.lines().any(|found| found == "slipway_api_event_streams 0"), "{text}");
 }

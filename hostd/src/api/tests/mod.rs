@@ -195,6 +195,7 @@ impl ApiFixture {
             protocols: Protocol::ALL.into(),
             client_key: ClientKey::new(&[7; 32]),
             files_in_sandbox: false,
+            metrics_sandboxes: 1,
         };
         let webhooks = webhooks(&store, clock, &dir);
         let closing = CancellationToken::new();

@@ -251,6 +251,10 @@ async fn commits_and_subscribers_are_counted() {
     );
     let wal = lines_of(&store).into_iter().find(|line| line.starts_with("slipway_store_wal_bytes "));
     assert_ne!(wal.as_deref(), Some("slipway_store_wal_bytes 0"), "what was written is in the WAL");
+    let head = *store.head().borrow();
+    check_metrics(&store, &[&format!("slipway_store_feed_lag_events {head}")]);
+    assert!(subscription.after(newest, 1_000).is_some());
+    check_metrics(&store, &[&format!("slipway_store_feed_lag_events {}", head - newest)]);
     drop(subscription);
-    check_metrics(&store, &["slipway_store_feed_subscribers 0"]);
+    check_metrics(&store, &["slipway_store_feed_subscribers 0", "slipway_store_feed_lag_events 0"]);
 }
