@@ -26,6 +26,7 @@ pub mod output;
 pub mod packages;
 pub mod processes;
 pub mod programs;
+pub mod prometheus;
 pub mod pty;
 pub mod random;
 pub mod raw_http;

@@ -56,9 +56,16 @@ pub struct Hostd {
     child: Child,
     /// The program that hostd was started through, if any: then hostd is its child.
     through: &'static [&'static str],
-    url: String,
+    ready: Ready,
     /// While this lock is held, the directory does not count as abandoned.
     _claim: Flock<File>,
+}
+
+/// What it says when it serves.
+struct Ready {
+    api: String,
+    /// The address of the listener of metrics, if it has one.
+    metrics: Option<String>,
 }
 
 impl Hostd {
@@ -80,13 +87,18 @@ impl Hostd {
         cleanup::sweep_once();
         let claim = stale_directories::claim(dir.path(), &data)?;
         let mut child = spawn(dir.path(), &data, &variables, &[])?;
-        let url = ready(&mut child).await;
-        let url = url.with_context(|| format!("hostd said: {}", said(dir.path())))?;
-        Ok(Self { dir, data, variables, child, through: &[], url, _claim: claim })
+        let ready = ready(&mut child).await;
+        let ready = ready.with_context(|| format!("hostd said: {}", said(dir.path())))?;
+        Ok(Self { dir, data, variables, child, through: &[], ready, _claim: claim })
     }
 
     pub fn url(&self) -> &str {
-        &self.url
+        &self.ready.api
+    }
+
+    /// The host and port of the listener of metrics.
+    pub fn metrics_address(&self) -> Result<&str> {
+        self.ready.metrics.as_deref().context("it has no listener of metrics")
     }
 
     pub fn data(&self) -> &Path {
@@ -110,7 +122,7 @@ impl Hostd {
     /// The administrator, by the token file.
     pub fn operator(&self) -> Result<Caller> {
         let token = std::fs::read_to_string(self.data.join("token"))?;
-        Ok(Caller::tcp(&self.url, Some(token.trim())))
+        Ok(Caller::tcp(self.url(), Some(token.trim())))
     }
 
     /// The client with access to the Unix socket.
@@ -123,7 +135,7 @@ impl Hostd {
         let body = json!({"tenant": tenant, "principal": principal, "scope": scope});
         let created: Value = self.operator()?.post("/v1/tokens", &body).await?.expect(201)?;
         let token = created["token"].as_str().context("a token")?;
-        Ok(Caller::tcp(&self.url, Some(token)))
+        Ok(Caller::tcp(self.url(), Some(token)))
     }
 
     /// SIGKILL: no chance to write anything.
@@ -158,7 +170,7 @@ impl Hostd {
         all.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         self.child = spawn(self.dir.path(), &self.data, &all, through)?;
         self.through = through;
-        self.url = ready(&mut self.child).await.with_context(|| format!("hostd said: {}", self.said()))?;
+        self.ready = ready(&mut self.child).await.with_context(|| format!("hostd said: {}", self.said()))?;
         Ok(())
     }
 
@@ -220,14 +232,16 @@ fn spawn(dir: &Path, data: &Path, variables: &[(String, String)], through: &[&st
     command.kill_on_drop(true).spawn().context("start hostd")
 }
 
-/// The address in the line it prints when it serves.
-async fn ready(child: &mut Child) -> Result<String> {
+/// The addresses in the line it prints when it serves.
+async fn ready(child: &mut Child) -> Result<Ready> {
     let stdout = child.stdout.take().context("its output")?;
     let mut lines = BufReader::new(stdout).lines();
     let line = timeout(PATIENCE, lines.next_line()).await.context("hostd is never ready")??;
     let Some(line) = line else { bail!("hostd ended before it was ready") };
-    let url = line.split_whitespace().find_map(|word| word.strip_prefix("api="));
-    Ok(url.with_context(|| format!("no address in {line:?}"))?.to_owned())
+    let word = |prefix| line.split_whitespace().find_map(|word| word.strip_prefix(prefix));
+    let api = word("api=").with_context(|| format!("no address in {line:?}"))?.to_owned();
+    let metrics = word("metrics=http://").and_then(|url| url.strip_suffix("/metrics")).map(str::to_owned);
+    Ok(Ready { api, metrics })
 }
 
 fn said(dir: &Path) -> String {

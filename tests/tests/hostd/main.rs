@@ -17,6 +17,7 @@ mod http2;
 mod image_pulls;
 mod images;
 mod lifecycle;
+mod metrics;
 mod models;
 mod names;
 mod older;
