@@ -5,6 +5,7 @@ mod git_settings;
 mod image_collection;
 mod parts;
 mod registry_logins;
+mod trace_export;
 
 use crate::{
     allocator,
@@ -41,6 +42,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
+use trace_export::{Collector, TraceExport};
 use tracing::{info, warn};
 
 pub const DATABASE: &str = "slipway.db";
@@ -117,6 +119,7 @@ pub fn lock(data_dir: &Path) -> Result<Flock<File>, Failure> {
 }
 
 async fn run(config: Config) -> Result<(), Failure> {
+    let collector = Collector::from_environment()?;
     let api_tls = tls(config.api_tls.as_ref(), API_TLS)?;
     let preview_tls = tls(config.preview_tls.as_ref(), PREVIEW_TLS)?;
     let (parts, preview) = Parts::open(&config).await?;
@@ -145,8 +148,9 @@ async fn run(config: Config) -> Result<(), Failure> {
     let edge = Edge::start(edge, closing.clone())
         .map_err(|error| failed("start the threads of previews", &error))?;
     let certificates = api_tls.iter().cloned().chain(preview_tls).collect();
-    let api = parts.api(&config, certificates, (fleet.clone(), links), &edge);
-    let api = Api::new(api, closing.clone());
+    let traces = collector.map(|collector| TraceExport::start(collector, parts.files.instance.clone()));
+    let observed = (certificates, traces.as_ref().map(TraceExport::tracer));
+    let api = Api::new(parts.api(&config, observed, (fleet.clone(), links), &edge), closing.clone());
     let tcp = bind("SLIPWAY_API_BIND", config.api_bind).await?;
     let metrics = bind_metrics(config.metrics_bind).await?;
     if let Some(warning) = api.settings.clear_text_warning() {
@@ -183,6 +187,9 @@ async fn run(config: Config) -> Result<(), Failure> {
     // Connections of sandboxes report their bytes when they end, so egress finishes after them.
     egress.finish().await;
     store.clone().close().await;
+    if let Some(traces) = traces {
+        traces.finish().await;
+    }
     info!("stopped");
     Ok(())
 }
@@ -344,7 +351,8 @@ fn log_to_stderr() {
     if terminal {
         builder.init();
     } else {
-        builder.json().init();
+        // A line has the spans around it, with the ids of the request.
+        builder.json().with_current_span(false).with_span_list(true).init();
     }
 }
 

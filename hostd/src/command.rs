@@ -17,7 +17,7 @@ usage: hostd             serve in the foreground
 
 Configured by the TOML file $SLIPWAY_CONFIG (/etc/slipway/slipway.toml if that exists) and, above it, by the
 environment variables below; the variable SLIPWAY_IDLE_SECONDS is the key idle_seconds of the file. SLIPWAY_LOG is
-info, debug or warn. docs/configuration.md says more about each key.
+info, debug or warn; OTEL_EXPORTER_OTLP_ENDPOINT is where traces go. docs/configuration.md says more about each key.
 ";
 
 const EXITS: &str =

@@ -28,6 +28,7 @@ mod status;
 mod task;
 mod task_event;
 mod terminal_frame;
+mod trace_parent;
 pub mod validate;
 mod well_known;
 
@@ -63,6 +64,7 @@ pub use task_event::{
     Tool, ToolStatus,
 };
 pub use terminal_frame::TerminalFrameHeader;
+pub use trace_parent::{TRACEPARENT_HEADER, TRACEPARENT_VARIABLE, TraceParent};
 pub use well_known::{
     AGENTS_BIN, AGENTS_DIR, HOSTD_PORT_IN_SANDBOX, IMAGE_ENV_VARIABLE, MODEL_URL, STATUS_URL,
     STATUS_URL_VARIABLE,

@@ -8,6 +8,7 @@ pub mod apps;
 pub mod browser;
 pub mod certificate;
 pub mod client;
+pub mod collector;
 pub mod control_group;
 pub mod engines;
 pub mod escape;

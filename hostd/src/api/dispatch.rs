@@ -13,6 +13,7 @@ use super::{
     peer::Peer,
     query::Query,
     rebinding_guard, request_body,
+    request_trace::{self, RequestSubject},
     route::{RequestBody, RequiredAccess, Route},
     routes,
     views::AnsweredId,
@@ -29,6 +30,7 @@ use hostd_clients::{Clients, DelegatedIdentity, OnlySandbox};
 use hostd_core::Identity;
 use hostd_net::backpressure::SourceWindow;
 use hostd_store::access_watch::AccessWatch;
+use hostd_trace::TraceContext;
 use hyper::{
     HeaderMap, Uri,
     header::{CONNECTION, HOST, HeaderValue},
@@ -42,7 +44,7 @@ use std::{
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error};
+use tracing::{Instrument, debug, error};
 
 const REQUEST_ID: &str = "x-request-id";
 
@@ -107,13 +109,32 @@ fn routes_of(api: &Arc<Api>) -> Router {
 }
 
 /// Wraps all requests, whether or not a route matches.
-async fn guard(
-    State(GuardState { api, clients }): State<GuardState>,
-    mut request: Request,
+async fn guard(State(state): State<GuardState>, request: Request, next: Next) -> Response {
+    let (started, api, method) = (Instant::now(), state.api.clone(), request.method().clone());
+    let id = request_id(request.headers());
+    let mut trace = request_trace::begin(api.settings.tracer.as_ref(), request.headers());
+    let logged = request_trace::log_span(&id);
+    let work = Box::pin(checked(state, (request, id.clone()), next));
+    let mut response = trace.run(work).instrument(logged).await;
+    let matched = response.extensions().get::<MatchedRoute>().map_or("-", |matched| matched.0);
+    let status = response.status();
+    api.metrics.count_request(&method, matched, status.as_u16(), started.elapsed());
+    if trace.is_recorded() {
+        let subject = response.extensions_mut().remove::<RequestSubject>();
+        request_trace::describe(&mut trace, (&method, matched, status), (&id, subject));
+    }
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+/// Passes a request on, to a protocol or to the routes, if its connection and its names are good.
+async fn checked(
+    GuardState { api, clients }: GuardState,
+    (mut request, id): (Request, String),
     next: Next,
 ) -> Response {
-    let started = Instant::now();
-    let id = request_id(request.headers());
     let subject = subject(&request, id.clone());
     let peer = request.extensions().get::<Peer>().copied();
     let missing = || CallError::new(ApiErrorCode::Forbidden, "the connection has no peer");
@@ -121,7 +142,7 @@ async fn guard(
         .ok_or_else(missing)
         .and_then(|peer| rebinding_guard::check(peer, request.headers(), request.uri(), &api.settings.names));
     let checked = checked.and_then(|()| Ok(clients.select(&request)?));
-    let mut response = match checked {
+    match checked {
         Ok(None) => {
             set_host(&mut request);
             request.extensions_mut().insert(subject.clone());
@@ -140,13 +161,7 @@ async fn guard(
             api.audit.record_refusal(subject.row(None, AuditTarget::default(), status));
             failure.into_response()
         }
-    };
-    let matched = response.extensions().get::<MatchedRoute>().map_or("-", |matched| matched.0);
-    api.metrics.count_request(&subject.method, matched, response.status().as_u16(), started.elapsed());
-    if let Ok(value) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert(REQUEST_ID, value);
     }
-    response
 }
 
 /// Gives a request of HTTP/2, which names its host in the URI, the Host that handlers read.
@@ -185,6 +200,8 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
     let named: Vec<(&str, &str)> = params.iter().flatten().collect();
     let target = AuditTarget::of(route.doc.id, &named);
     let (matched, older) = (MatchedRoute(route.path), route.older);
+    let about = RequestSubject::of(&params);
+    about.log();
     let revocations = api.store.token_revocations();
     let mut response = match authorize(&api, &route, &params, RequestHead::of(&request)).await {
         Ok(caller) => {
@@ -211,6 +228,7 @@ async fn dispatch(api: Arc<Api>, route: Arc<Route>, params: Params, mut request:
         }
     };
     response.extensions_mut().insert(matched);
+    response.extensions_mut().insert(about);
     response
 }
 
@@ -299,11 +317,14 @@ async fn handle(this: AuthorizedRequest, params: Params, request: Request) -> Re
     if this.route.mutates() {
         // In a task of its own: a caller that disconnects leaves nothing half done.
         let (subject, older, lease) = (this.subject.clone(), this.route.older, this.lease.clone());
-        let task = this.api.work.clone().spawn(async move {
+        let tasks = this.api.work.clone();
+        let work = async move {
             let work = idempotency::run_once(&this.route, &this.subject, call);
             let answer = until_shutdown(&this.api.closing, work).await;
             this.finish(answer).await
-        });
+        };
+        let work = TraceContext::within(TraceContext::current(), work).in_current_span();
+        let task = tasks.spawn(work);
         return tokio::select! {
             biased;
             done = task => {

@@ -10,6 +10,7 @@ use super::{
     idempotency,
     metrics::ExecStep,
     relay::{self, CONTROL_TIMEOUT},
+    request_trace::log_field,
     views::{self, ok},
 };
 use axum::response::Response;
@@ -40,6 +41,7 @@ pub async fn run_or_find(call: &Call, mut create: ExecCreate) -> Result<ExecAnsw
         Some(id) => id,
         None => ExecId::parse(&generated_id(call, &sandbox)).map_err(|error| CallError::internal(&error))?,
     };
+    log_field("exec", id.as_str());
     create.id = Some(id.clone());
     let request = exec_run::request(&create, &sandbox.env.0.all)?;
     // An exec that has ended is answered without waking the sandbox.

@@ -215,7 +215,7 @@ impl Label for ExecStep {
 }
 
 /// Unknown methods share one label, so that clients cannot add labels.
-fn method_label(method: &Method) -> &'static str {
+pub(super) fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::POST => "POST",

@@ -60,6 +60,7 @@ mod quotas;
 mod rebinding_guard;
 mod relay;
 mod request_body;
+mod request_trace;
 mod route;
 mod route_params;
 mod routes;

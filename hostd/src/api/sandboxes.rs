@@ -5,7 +5,9 @@ use super::{
     dispatch::new_id,
     egress,
     error::{CallError, CallResult},
-    idempotency, listening_ports, snapshots,
+    idempotency, listening_ports,
+    request_trace::log_field,
+    snapshots,
     views::{self, ok},
 };
 use crate::reconcile::{FleetError, SandboxCommand};
@@ -31,6 +33,7 @@ pub async fn create(call: Call) -> CallResult {
         Some(id) => id,
         None => generate_id()?,
     };
+    log_field("sandbox", id.as_str());
     let spec = call.json()?;
     snapshots::check_seed(&call, &spec).await?;
     let new = new_sandbox(&call, &spec, id)?;

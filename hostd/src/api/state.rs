@@ -21,6 +21,7 @@ use hostd_metrics::Registry;
 use hostd_models::{Models, gateway::Gateway};
 use hostd_net::{keyed_locks::KeyedLocks, tls::Tls};
 use hostd_store::{Clock, Secrets, Store, disk_space::DiskSpace};
+use hostd_trace::Tracer;
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -59,6 +60,8 @@ pub struct Settings {
     pub files_in_sandbox: bool,
     /// The most sandboxes that have metrics of their own.
     pub metrics_sandboxes: usize,
+    /// Records traces of requests; absent where none are exported.
+    pub tracer: Option<Tracer>,
 }
 
 /// The parts of hostd that requests use.

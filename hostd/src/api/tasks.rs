@@ -4,7 +4,9 @@ use super::{
     call::Call,
     error::{CallError, CallResult},
     execs::generated_id,
-    limits, model_connection, relay, task_agent,
+    limits, model_connection, relay,
+    request_trace::log_field,
+    task_agent,
     task_request::{self, TaskContext},
     views::{self, json, ok},
     warm_agents::WarmAgentClaim,
@@ -25,6 +27,7 @@ pub async fn create(call: Call) -> CallResult {
         Some(id) => id.clone(),
         None => TaskId::parse(&generated_id(&call, &sandbox)).map_err(|error| CallError::internal(&error))?,
     };
+    log_field("task", id.as_str());
     let agents = &call.api.agents;
     let choice = task_agent::choose(&create, agents.table())?;
     let warm = call.api.warm_agents.take(&sandbox, choice.name, &create, call.api.now_ms());

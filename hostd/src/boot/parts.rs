@@ -32,6 +32,7 @@ use hostd_store::{
     disk_space::DiskSpace,
     identity_files::{IdentityFiles, load_or_create},
 };
+use hostd_trace::Tracer;
 use protocol::api::{Network, Visibility};
 use std::{
     fs,
@@ -138,7 +139,7 @@ impl Parts {
     pub fn api(
         &self,
         config: &Config,
-        certificates: Vec<Tls>,
+        (certificates, tracer): (Vec<Tls>, Option<Tracer>),
         (fleet, links): (Fleet, PreviewLinks),
         edge: &Edge,
     ) -> ApiParts {
@@ -162,6 +163,7 @@ impl Parts {
             client_key: ClientKey::new(&self.files.key),
             files_in_sandbox: config.files == config::Files::Sandbox,
             metrics_sandboxes: config.metrics_sandboxes,
+            tracer,
         };
         ApiParts {
             fleet,

@@ -13,6 +13,7 @@
 
 use super::{
     FleetError, SandboxCommand,
+    cause::Cause,
     connections::Connections,
     fleet::Inner,
     idle::IdleCheck,
@@ -22,10 +23,11 @@ use super::{
     record_publisher::RecordPublisher,
     snapshot_restore::{RestoreState, RestoreStep},
 };
-use hostd_core::{Desired, Goal, PlanDecision, PlanStep, Situation, Transition, drift, plan};
+use hostd_core::{Desired, DriverVerb, Goal, PlanDecision, PlanStep, Situation, Transition, drift, plan};
 use hostd_drivers::{CaptureOrder, CaptureOutcome, CopyExtent, Driver, control::Control};
 use hostd_edge::{traffic::Traffic, upstream::UpstreamPool};
 use hostd_store::{SandboxRecord, StoreError};
+use hostd_trace::Attribute;
 use protocol::api::{SandboxId, SandboxStatus};
 use std::{ops::ControlFlow, sync::Arc, time::Duration};
 use tokio::{
@@ -38,7 +40,7 @@ use tracing::warn;
 pub(super) type CommandReply = Result<Arc<SandboxRecord>, FleetError>;
 
 pub(super) enum ActorMessage {
-    Command(SandboxCommand, oneshot::Sender<CommandReply>),
+    Command(SandboxCommand, Cause, oneshot::Sender<CommandReply>),
     /// Take a snapshot; answered with the milliseconds for which the sandbox was frozen, too.
     Capture(CaptureOrder, CopyExtent, oneshot::Sender<Result<(CaptureOutcome, u64), FleetError>>),
     Restore(RestoreStep, oneshot::Sender<Result<(), FleetError>>),
@@ -62,6 +64,8 @@ pub(super) struct ActorParts {
     pub inbox: mpsc::Receiver<ActorMessage>,
     pub traffic: Traffic,
     pub upstream: UpstreamPool,
+    /// The request that made the sandbox.
+    pub cause: Cause,
 }
 
 pub(super) struct SandboxActor {
@@ -81,12 +85,14 @@ pub(super) struct SandboxActor {
     /// The time of the launch under way.
     pub(super) launch_meter: Option<LaunchMeter>,
     pub(super) idle_check: Option<IdleCheck>,
+    /// The request that the operation under way was accepted for.
+    pub(super) cause: Cause,
     pub(super) limits_in_force: LimitsInForce,
 }
 
 impl SandboxActor {
     pub(super) fn new(fleet: Arc<Inner>, start: Start, parts: ActorParts) -> Self {
-        let ActorParts { driver, control, publisher, inbox, traffic, upstream } = parts;
+        let ActorParts { driver, control, publisher, inbox, traffic, upstream, cause } = parts;
         let record = publisher.get();
         let situation = match start {
             Start::Created => Situation::created(),
@@ -108,6 +114,7 @@ impl SandboxActor {
             launch_progress: None,
             launch_meter: None,
             idle_check: None,
+            cause,
             limits_in_force: match start {
                 Start::Created => LimitsInForce::AsRecorded,
                 Start::Resumed { .. } => LimitsInForce::Unchecked,
@@ -153,7 +160,10 @@ impl SandboxActor {
             }
             let healthy = self.driver.health().is_ok();
             match self.situation.planned(&steps, &observed, &record.state, healthy) {
-                PlanDecision::Rest => self.wait_at_rest(&observed).await,
+                PlanDecision::Rest => {
+                    self.cause = Cause::none();
+                    self.wait_at_rest(&observed).await;
+                }
                 PlanDecision::Perform => self.perform_plan(steps, record.state.goal).await,
             }
         }
@@ -162,12 +172,16 @@ impl SandboxActor {
     /// Performs a plan that was made for `goal`, up to the first step that fails or makes the rest void.
     async fn perform_plan(&mut self, steps: Vec<PlanStep>, goal: Goal) {
         for step in steps {
+            let (cause, driver) = (self.cause.clone(), Attribute::Driver(self.driver.name()));
+            let about = [Attribute::Sandbox(self.id()), Attribute::Step(step_word(&step)), driver];
+            let span = cause.span("reconcile", about);
             // Boxed: a launch is large, and an actor at rest should be small.
-            match Box::pin(self.perform(step)).await {
+            match Box::pin(cause.within(span.run_fallible(self.perform(step)))).await {
                 Ok(ControlFlow::Continue(())) if self.record().state.goal != goal => return,
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => return,
-                Err(error) => return self.back_off(&error).await,
+                // The reason belongs to the request, too.
+                Err(error) => return self.cause.clone().within(self.back_off(&error)).await,
             }
         }
     }
@@ -249,5 +263,29 @@ impl SandboxActor {
 
     pub(super) fn stop(&self) -> &CancellationToken {
         &self.fleet.stop
+    }
+}
+
+/// The word for a step in traces.
+fn step_word(step: &PlanStep) -> &'static str {
+    match step {
+        PlanStep::Launch => "launch",
+        PlanStep::AwaitReady => "await_ready",
+        PlanStep::Provision => "provision",
+        PlanStep::InspectAgain => "inspect_again",
+        PlanStep::Drive(DriverVerb::Freeze) => "freeze",
+        PlanStep::Drive(DriverVerb::Thaw) => "thaw",
+        PlanStep::Drive(DriverVerb::Terminate) => "terminate",
+        PlanStep::Drive(DriverVerb::CleanUp) => "clean_up",
+        PlanStep::Drive(DriverVerb::ResetWorkspace) => "reset_workspace",
+        PlanStep::Drive(DriverVerb::Destroy) => "destroy",
+        PlanStep::Renewed => "renewed",
+        PlanStep::Reached => "reached",
+        PlanStep::GiveUp(_) => "give_up",
+        PlanStep::Lost(_) => "lost",
+        PlanStep::Ended(_) => "ended",
+        PlanStep::Restart(_) => "restart",
+        PlanStep::TryAgain => "try_again",
+        PlanStep::Extend => "extend",
     }
 }

@@ -9,6 +9,7 @@ use super::{
 };
 use hostd_core::{Goal, Renewal, Transition, TransitionRefused};
 use hostd_store::{SandboxUpdate, StoreError};
+use hostd_trace::Span;
 use protocol::api::SandboxStatus;
 use std::{sync::Arc, time::Duration};
 use tokio::time::timeout;
@@ -16,9 +17,12 @@ use tokio::time::timeout;
 impl SandboxActor {
     pub(super) async fn handle(&mut self, message: ActorMessage) {
         match message {
-            ActorMessage::Command(command, reply) => {
+            ActorMessage::Command(command, cause, reply) => {
                 // Boxed: the future of an actor stays small while no command is handled.
-                let result = Box::pin(self.accept(command)).await;
+                let result = Box::pin(cause.clone().within(self.accept(command))).await;
+                if result.is_ok() {
+                    self.cause = cause;
+                }
                 // The caller may be gone. The command is recorded all the same.
                 let _ = reply.send(result);
             }
@@ -110,7 +114,8 @@ impl SandboxActor {
     async fn thaw_at_once(&mut self) -> CommandReply {
         let id = self.id();
         let within = Duration::from_millis(self.fleet.timing.freeze_ms);
-        if !matches!(timeout(within, self.driver.thaw(&id)).await, Ok(Ok(()))) {
+        let thawed = Span::child("driver").run_fallible(self.driver.thaw(&id));
+        if !matches!(timeout(within, thawed).await, Ok(Ok(()))) {
             return self.set_goal(Goal::Running).await;
         }
         let (deadline_ms, now_ms) = (self.deadline_ms(Goal::Running), self.fleet.clock.now_ms());

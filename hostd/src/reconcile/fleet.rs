@@ -3,6 +3,7 @@
 use super::{
     FleetError, Timing,
     actor::{ActorMessage, ActorParts, SandboxActor, Start},
+    cause::Cause,
     disk_pressure::CleanupSandbox,
     metrics::FleetMetrics,
     quota_watch::QuotaWatch,
@@ -221,7 +222,8 @@ impl Fleet {
         };
         let id = record.id;
         let control = Control::new(id, driver.clone(), pool);
-        let parts = ActorParts { driver, control, publisher, inbox, traffic, upstream };
+        let cause = Cause::current();
+        let parts = ActorParts { driver, control, publisher, inbox, traffic, upstream, cause };
         let actor = SandboxActor::new(self.inner.clone(), start, parts);
         self.inner.actors.lock().expect("no panic while held").insert(id, handle);
         self.inner.targets.insert(target);
@@ -305,7 +307,7 @@ impl Fleet {
     pub(super) async fn send(&self, id: &SandboxId, command: SandboxCommand) -> Result<Record, FleetError> {
         self.check_open()?;
         let (reply, replied) = oneshot::channel();
-        match self.message(id, ActorMessage::Command(command, reply)).await {
+        match self.message(id, ActorMessage::Command(command, Cause::current(), reply)).await {
             Ok(()) => {}
             // Destroying twice is no error.
             Err(FleetError::Refused(TransitionRefused::Destroyed))

@@ -15,6 +15,7 @@ use hostd_drivers::{
     control::{Control, ControlError},
 };
 use hostd_store::SandboxRecord;
+use hostd_trace::Span;
 use hyper::Method;
 use protocol::{
     ServiceView, ServicesRequest,
@@ -67,7 +68,7 @@ impl SandboxActor {
                 *permit = acquired;
             }
             admitted.get_or_init(|| begun.elapsed());
-            driver.launch(&request).await
+            Span::child("driver launch").run_fallible(driver.launch(&request)).await
         };
         let outcome = self.run_interruptible(work, is_pointless).await;
         let (took, queued) = (begun.elapsed(), queued.get().copied());

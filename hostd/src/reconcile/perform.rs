@@ -11,6 +11,7 @@ use super::{
 use hostd_core::{Death, DriverVerb, Goal, PlanStep, TaskEnding, Transition, VerbOutcome, no_answer};
 use hostd_drivers::DriverError;
 use hostd_store::StoreError;
+use hostd_trace::Span;
 use protocol::api::{Problem, SandboxStatus};
 use std::{ops::ControlFlow, pin::pin, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
@@ -94,14 +95,18 @@ impl SandboxActor {
             self.remember_memory().await;
         }
         let work = async move {
-            match verb {
-                DriverVerb::Freeze => driver.freeze(&id).await,
-                DriverVerb::Thaw => driver.thaw(&id).await,
-                DriverVerb::Terminate => driver.terminate(&id, grace_ms).await,
-                DriverVerb::CleanUp => driver.clean_up(&id).await,
-                DriverVerb::ResetWorkspace => driver.reset_workspace(&id).await,
-                DriverVerb::Destroy => driver.destroy(&id, keep_workspace).await,
-            }
+            let span = Span::child("driver");
+            let done = async {
+                match verb {
+                    DriverVerb::Freeze => driver.freeze(&id).await,
+                    DriverVerb::Thaw => driver.thaw(&id).await,
+                    DriverVerb::Terminate => driver.terminate(&id, grace_ms).await,
+                    DriverVerb::CleanUp => driver.clean_up(&id).await,
+                    DriverVerb::ResetWorkspace => driver.reset_workspace(&id).await,
+                    DriverVerb::Destroy => driver.destroy(&id, keep_workspace).await,
+                }
+            };
+            span.run_fallible(done).await
         };
         let outcome = self.run_interruptible(work, |_, _| false).await;
         if verb.ends_run() {

@@ -4,6 +4,7 @@
 
 use super::{
     Fleet, FleetError,
+    cause::Cause,
     event_recovery::recover_events,
     locate_agent,
     task_queue::{QueueTicket, TaskQueues},
@@ -112,8 +113,10 @@ impl Fleet {
         let runner =
             TaskRunner { fleet: self.clone(), sandbox, number, ticket, wakeup, grant, changes_tries };
         let (fleet, open) = (self.clone(), self.metrics().open_task());
+        let cause = Cause::current();
         self.spawn(async move {
-            runner.run().await;
+            // Boxed: the future of a runner is large.
+            Box::pin(cause.within(runner.run())).await;
             drop(open);
             fleet.runners().remove(number);
         });

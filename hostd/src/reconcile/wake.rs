@@ -6,6 +6,7 @@ use hostd_core::TransitionRefused;
 use hostd_drivers::{DriverError, control::Control};
 use hostd_edge::{WakeError, Waker};
 use hostd_store::{SandboxRecord, StoreError};
+use hostd_trace::{Attribute, Span};
 use protocol::api::{ApiErrorCode, SandboxId, SandboxStatus};
 use std::time::{Duration, Instant};
 
@@ -46,9 +47,12 @@ impl Fleet {
             return Err(FleetError::Failed { sandbox: *id, problem });
         }
         let (from, begun) = (record.state.status, Instant::now());
-        self.send(id, command).await?;
-        let within = Duration::from_millis(self.timing().up_ms + self.timing().down_ms);
-        let record = self.wait_settled(id, within).await?;
+        let woken = async {
+            self.send(id, command).await?;
+            let within = Duration::from_millis(self.timing().up_ms + self.timing().down_ms);
+            self.wait_settled(id, within).await
+        };
+        let record = Span::child("wake").with(Attribute::Sandbox(*id)).run_fallible(woken).await?;
         if !record.state.is_up() {
             return Err(not_running(&record));
         }

@@ -26,7 +26,7 @@ pub async fn handle_request(
         Route::Health => Ok(ok(&"ok")),
         Route::Status => Ok(ok(&handle.ask(|reply| Command::Status { reply }).await?)),
         Route::Ports => Ok(ok(&handle.ask(|reply| Command::Ports { reply }).await?)),
-        Route::StartExec { wait_ms } => execs::start(handle, http.into_body(), wait_ms).await,
+        Route::StartExec { wait_ms } => execs::start(handle, http, wait_ms).await,
         Route::Execs { pid, after, limit } => {
             Ok(ok(&handle.ask(|reply| ExecCommand::List { pid, after, limit, reply }).await?))
         }
@@ -41,7 +41,7 @@ pub async fn handle_request(
         Route::ExecCancel { id } => execs::cancel(handle, id, http.into_body()).await,
         Route::ExecResize { id } => execs::resize(handle, id, http.into_body()).await,
         Route::Terminal { id, view } => terminal::attach(handle, &mut http, pending_upgrade, id, view).await,
-        Route::SubmitTask => tasks::submit(handle, http.into_body()).await,
+        Route::SubmitTask => tasks::submit(handle, http).await,
         Route::Tasks { after, limit } => {
             Ok(ok(&handle.ask(|reply| TaskCommand::List { after, limit, reply }).await?))
         }

@@ -7,14 +7,19 @@ use super::route::{GRACE_MS, GRACE_OMITTED_MS};
 use crate::core::validation::parse_signal;
 use crate::limits::BODY_MAX_BYTES;
 use crate::supervisor::{Command, ExecCommand, Handle, LogHandle, LogKey};
-use hyper::StatusCode;
 use hyper::body::Incoming;
+use hyper::{Request, StatusCode};
 use protocol::{CancelRequest, ErrorBody, ExecId, ExecState, ExecView, Resize, SignalRequest, validate};
 use std::time::Duration;
 
-pub async fn start(handle: &Handle, body: Incoming, wait_ms: Option<u64>) -> Result<HttpResponse, Refusal> {
-    let request = Box::new(request_body::read(body, BODY_MAX_BYTES).await?);
-    let id = handle.ask(|reply| ExecCommand::Start { request, reply }).await?;
+pub async fn start(
+    handle: &Handle,
+    http: Request<Incoming>,
+    wait_ms: Option<u64>,
+) -> Result<HttpResponse, Refusal> {
+    let trace = request_body::trace_parent(http.headers());
+    let request = Box::new(request_body::read(http.into_body(), BODY_MAX_BYTES).await?);
+    let id = handle.ask(|reply| ExecCommand::Start { request, trace, reply }).await?;
     view(handle, id, wait_ms).await
 }
 

@@ -3,8 +3,9 @@
 use super::response::{Refusal, refuse};
 use crate::limits::BODY_TIMEOUT_MS;
 use http_body_util::BodyExt;
+use hyper::HeaderMap;
 use hyper::body::{Body, Incoming};
-use protocol::{ErrorBody, ErrorCode};
+use protocol::{ErrorBody, ErrorCode, TRACEPARENT_HEADER, TraceParent};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
@@ -23,6 +24,11 @@ pub async fn read_or_default<T: DeserializeOwned + Default>(
 ) -> Result<T, Refusal> {
     let bytes = bytes(body, max_bytes).await?;
     if bytes.is_empty() { Ok(T::default()) } else { decode(&bytes) }
+}
+
+/// The trace that a request belongs to; one that is malformed is ignored, as the specification says.
+pub fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
+    TraceParent::parse(headers.get(TRACEPARENT_HEADER)?.to_str().ok()?)
 }
 
 async fn bytes(body: Incoming, max_bytes: usize) -> Result<Vec<u8>, Refusal> {

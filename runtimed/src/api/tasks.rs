@@ -7,16 +7,17 @@ use super::route::{GRACE_MS, GRACE_OMITTED_MS};
 use crate::limits::{BODY_MAX_BYTES, CHUNK_MAX_BYTES};
 use crate::log::segment;
 use crate::supervisor::{Command, Handle, LogHandle, LogKey, TaskCommand};
-use hyper::StatusCode;
 use hyper::body::Incoming;
+use hyper::{Request, StatusCode};
 use protocol::{CancelRequest, ErrorBody, ErrorCode, TaskId};
 use std::fs::File;
 use std::io::Read;
 use std::time::Duration;
 
-pub async fn submit(handle: &Handle, body: Incoming) -> Result<HttpResponse, Refusal> {
-    let request = Box::new(request_body::read(body, BODY_MAX_BYTES).await?);
-    let view = handle.ask(|reply| TaskCommand::Submit { request, reply }).await?;
+pub async fn submit(handle: &Handle, http: Request<Incoming>) -> Result<HttpResponse, Refusal> {
+    let trace = request_body::trace_parent(http.headers());
+    let request = Box::new(request_body::read(http.into_body(), BODY_MAX_BYTES).await?);
+    let view = handle.ask(|reply| TaskCommand::Submit { request, trace, reply }).await?;
     Ok(json(StatusCode::ACCEPTED, &view))
 }
 

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use protocol::{
     Activity, DiffRequest, ExecId, ExecRequest, ExecView, HoldName, HoldRequest, HoldView, ListeningPort,
     PermissionAnswer, ProgramsView, RevertRequest, ServiceName, ServiceSpec, ServiceView, SignalScope,
-    Status, TaskId, TaskRequest, TaskView, TtySize, WarmName, WarmRequest, WarmView,
+    Status, TaskId, TaskRequest, TaskView, TraceParent, TtySize, WarmName, WarmRequest, WarmView,
 };
 use serde::Serialize;
 use std::fs::File;
@@ -59,6 +59,8 @@ pub enum Command {
 pub enum ExecCommand {
     Start {
         request: Box<ExecRequest>,
+        /// The trace of the request, for the process.
+        trace: Option<TraceParent>,
         reply: Reply<ExecId>,
     },
     View {
@@ -102,6 +104,8 @@ pub enum ExecCommand {
 pub enum TaskCommand {
     Submit {
         request: Box<TaskRequest>,
+        /// The trace of the request, for the agent.
+        trace: Option<TraceParent>,
         reply: Reply<Box<TaskView>>,
     },
     View {

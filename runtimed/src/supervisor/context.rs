@@ -9,7 +9,9 @@ use crate::log::EventLog;
 use crate::shim::messages::{JobSpec, Stdin};
 use crate::sys::clock::wall_ms;
 use crate::sys::{cgroup, fd_limit};
-use protocol::{AGENTS_BIN, EnvMap, Fact, STATUS_URL, STATUS_URL_VARIABLE};
+use protocol::{
+    AGENTS_BIN, EnvMap, Fact, STATUS_URL, STATUS_URL_VARIABLE, TRACEPARENT_VARIABLE, TraceParent,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +37,13 @@ const SHELLS: [&str; 4] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", 
 fn with_agents(path: &str) -> String {
     let has_agents = path.split(':').any(|dir| dir == AGENTS_BIN);
     if has_agents { path.to_owned() } else { format!("{path}:{AGENTS_BIN}") }
+}
+
+/// Tells a process which trace it belongs to, unless its environment does.
+pub fn add_trace(env: &mut EnvMap, trace: Option<TraceParent>) {
+    if let Some(trace) = trace {
+        env.entry(TRACEPARENT_VARIABLE.to_owned()).or_insert_with(|| trace.to_string());
+    }
 }
 
 impl Context {
@@ -117,6 +126,26 @@ impl Context {
         match cwd {
             Some(cwd) => vec![self.config.app_dir.join(cwd)],
             None => vec![self.config.app_dir.clone(), self.config.home.clone(), PathBuf::from("/")],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_gets_the_trace_of_its_request_unless_it_has_one() {
+        let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let own = EnvMap::from([("TRACEPARENT".to_owned(), "its own".to_owned())]);
+        for (trace, mut env, expected) in [
+            (TraceParent::parse(header), EnvMap::new(), Some(header)),
+            (TraceParent::parse(header), own.clone(), Some("its own")),
+            (None, own, Some("its own")),
+            (None, EnvMap::new(), None),
+        ] {
+            add_trace(&mut env, trace);
+            assert_eq!(env.get("TRACEPARENT").map(String::as_str), expected);
         }
     }
 }

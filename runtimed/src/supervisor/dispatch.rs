@@ -9,7 +9,8 @@ use crate::core::manifest::Invalid;
 use crate::shim::messages::Order;
 use crate::sys::procfs;
 use protocol::{
-    ErrorBody, ErrorCode, ExecId, ExecRequest, ExecView, ServiceSource, ServiceSpec, ServiceView, SignalScope,
+    ErrorBody, ErrorCode, ExecId, ExecRequest, ExecView, ServiceSource, ServiceSpec, ServiceView,
+    SignalScope, TraceParent,
 };
 
 impl Supervisor {
@@ -38,7 +39,9 @@ impl Supervisor {
 
     fn dispatch_exec(&mut self, command: ExecCommand) {
         match command {
-            ExecCommand::Start { request, reply } => send_reply(reply, self.start_exec(*request)),
+            ExecCommand::Start { request, trace, reply } => {
+                send_reply(reply, self.start_exec(*request, trace));
+            }
             ExecCommand::View { id, reply } => send_reply(reply, self.exec_view(&id).map(Box::new)),
             ExecCommand::List { pid, after, limit, reply } => {
                 send_reply(reply, Ok(self.exec_views(pid, after.as_ref(), limit)));
@@ -102,11 +105,15 @@ impl Supervisor {
         if self.is_shutting_down() { Err(closed()) } else { Ok(()) }
     }
 
-    fn start_exec(&mut self, mut request: ExecRequest) -> Result<ExecId, Refusal> {
+    fn start_exec(
+        &mut self,
+        mut request: ExecRequest,
+        trace: Option<TraceParent>,
+    ) -> Result<ExecId, Refusal> {
         self.refuse_during_shutdown()?;
         let known = request.id.as_ref().is_some_and(|id| self.execs.get(id).is_ok());
         let (stdin, stay_open) = (request.stdin.clone(), request.stdin_open);
-        let id = self.execs.start(&mut self.context, std::mem::take(&mut request))?;
+        let id = self.execs.start(&mut self.context, std::mem::take(&mut request), trace)?;
         if !known {
             self.keep_inline_input(&id, stdin, stay_open);
         }

@@ -1,6 +1,6 @@
 //! All execs: starts them, handles reports of their shims, keeps their records within bounds.
 
-use super::context::Context;
+use super::context::{Context, add_trace};
 use super::exec::{Exec, State};
 use super::exec_record::{ExecEnd, ExecStart, Records};
 use super::exec_table::ExecTable;
@@ -14,7 +14,7 @@ use crate::limits::EXECS_LIVE_MAX;
 use crate::shim::messages::{Order, Report, Stdin};
 use crate::sys::clock::{monotonic_ms, wall_ms};
 use crate::sys::ulid;
-use protocol::{Cursor, ErrorBody, ErrorCode, ExecId, ExecRequest, Exit, Fact, Hint};
+use protocol::{Cursor, ErrorBody, ErrorCode, ExecId, ExecRequest, Exit, Fact, Hint, TraceParent};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -94,9 +94,16 @@ impl Execs {
     }
 
     /// Starts an exec, or finds the one started by the same request before.
-    pub fn start(&mut self, context: &mut Context, request: ExecRequest) -> Result<ExecId, Refusal> {
+    pub fn start(
+        &mut self,
+        context: &mut Context,
+        mut request: ExecRequest,
+        trace: Option<TraceParent>,
+    ) -> Result<ExecId, Refusal> {
         validation::check_exec(&request)?;
+        // Without the trace: a request that is sent again may belong to another one.
         let fingerprint = fingerprint(&request);
+        add_trace(&mut request.env, trace);
         let id = match &request.id {
             Some(id) => id.clone(),
             None => ExecId::parse(&ulid::new()).expect("a fresh id is a good name"),

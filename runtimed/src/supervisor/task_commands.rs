@@ -8,13 +8,13 @@ use super::task::{State, Task};
 use super::tasks::refuse;
 use crate::core::task::Input;
 use crate::shim::messages::Order;
-use protocol::{ErrorCode, TaskId, TaskRequest, TaskView};
+use protocol::{ErrorCode, TaskId, TaskRequest, TaskView, TraceParent};
 
 impl Supervisor {
     pub(super) fn dispatch_task(&mut self, command: TaskCommand) {
         match command {
-            TaskCommand::Submit { request, reply } => {
-                send_reply(reply, self.submit_task(*request).map(Box::new));
+            TaskCommand::Submit { request, trace, reply } => {
+                send_reply(reply, self.submit_task(*request, trace).map(Box::new));
             }
             TaskCommand::View { id, reply } => send_reply(reply, self.tasks.view(&id).map(Box::new)),
             TaskCommand::List { after, limit, reply } => {
@@ -35,9 +35,9 @@ impl Supervisor {
         }
     }
 
-    fn submit_task(&mut self, request: TaskRequest) -> Result<TaskView, Refusal> {
+    fn submit_task(&mut self, request: TaskRequest, trace: Option<TraceParent>) -> Result<TaskView, Refusal> {
         self.refuse_during_shutdown()?;
-        let (id, new) = self.tasks.submit(&mut self.context, request)?;
+        let (id, new) = self.tasks.submit(&mut self.context, request, trace)?;
         if new {
             // Starts the task if no other runs.
             self.step_task(&id, Input::Tick);

@@ -1,6 +1,6 @@
 //! All tasks: the queue, the table, and their records on disk. What a task does is in `task_steps`.
 
-use super::context::Context;
+use super::context::{Context, add_trace};
 use super::execs::Refusal;
 use super::jobs::JobId;
 use super::output_log::{LogKey, OutputLog};
@@ -13,7 +13,9 @@ use crate::limits::{TASK_HEALTH_DEFAULT_MS, TASK_TIMEOUT_DEFAULT_MS, TASKS_KEPT_
 use crate::log::task_log::{self, TaskLog};
 use crate::sys::clock::{monotonic_ms, wall_ms};
 use crate::sys::ulid;
-use protocol::{AgentKind, ErrorBody, ErrorCode, Fact, TaskFact, TaskId, TaskPhase, TaskRequest, TaskView};
+use protocol::{
+    AgentKind, ErrorBody, ErrorCode, Fact, TaskFact, TaskId, TaskPhase, TaskRequest, TaskView, TraceParent,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -85,9 +87,16 @@ impl Tasks {
     }
 
     /// Accepts a task, or finds the one accepted for the same request before. Whether it is new.
-    pub fn submit(&mut self, context: &mut Context, request: TaskRequest) -> Result<(TaskId, bool), Refusal> {
+    pub fn submit(
+        &mut self,
+        context: &mut Context,
+        mut request: TaskRequest,
+        trace: Option<TraceParent>,
+    ) -> Result<(TaskId, bool), Refusal> {
         check_task(&request)?;
+        // Without the trace, as for execs.
         let fingerprint = fingerprint(&request);
+        add_trace(&mut request.env, trace);
         let id = match &request.id {
             Some(id) => id.clone(),
             None => TaskId::parse(&ulid::new()).expect("a fresh id is a good name"),

@@ -43,6 +43,7 @@ mod task_log;
 mod task_revert;
 mod tasks;
 mod terminals;
+mod traces;
 mod tunnels;
 mod viewers;
 mod webhooks;

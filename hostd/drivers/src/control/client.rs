@@ -5,6 +5,7 @@ use crate::{Driver, Target};
 use bytes::Bytes;
 use hostd_core::limits;
 use hostd_net::backpressure::{WindowBody, WindowIo, WriteWindow};
+use hostd_trace::{Attribute, Span, TraceContext};
 use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::{
     Method, Request, Response, StatusCode,
@@ -13,7 +14,7 @@ use hyper::{
     upgrade::Upgraded,
 };
 use hyper_util::rt::TokioIo;
-use protocol::{Activity, ErrorBody, api::SandboxId};
+use protocol::{Activity, ErrorBody, TRACEPARENT_HEADER, api::SandboxId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{io, sync::Arc, time::Duration};
 use tokio::time::timeout;
@@ -104,6 +105,7 @@ impl Control {
             None => Vec::new(),
         };
         let bytes = Bytes::from(bytes);
+        let mut span = span_of(&self.sandbox, &method, path);
         let call = async {
             let (response, sender) = self.send(&method, path, &bytes).await?;
             let status = response.status();
@@ -117,7 +119,11 @@ impl Control {
             parse(status, &answer)
         };
         let ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-        timeout(within, call).await.unwrap_or(Err(ControlError::TimedOut(ms)))
+        let answer = timeout(within, span.run(call)).await.unwrap_or(Err(ControlError::TimedOut(ms)));
+        if answer.is_err() {
+            span.fail();
+        }
+        answer
     }
 
     async fn send(
@@ -197,13 +203,34 @@ impl Control {
     }
 }
 
-/// Starts a request to runtimed, which ignores the Host.
+/// Starts a request to runtimed, which ignores the Host. It carries the trace that it belongs to.
 pub fn request(method: &Method, path: &str) -> hyper::http::request::Builder {
-    Request::builder()
+    let request = Request::builder()
         .method(method)
         .uri(path)
         .header(HOST, "runtimed")
-        .header(CONTENT_TYPE, "application/json")
+        .header(CONTENT_TYPE, "application/json");
+    match TraceContext::current() {
+        Some(context) => request.header(TRACEPARENT_HEADER, context.header().to_string()),
+        None => request,
+    }
+}
+
+/// The resources that requests change, for traces: a path has names.
+const RESOURCES: [&str; 7] =
+    ["/v1/execs", "/v1/tasks", "/v1/services", "/v1/holds", "/v1/warm", "/v1/programs", "/v1/files"];
+
+/// A span for a request that changes something; reads are many and say little.
+fn span_of(sandbox: &SandboxId, method: &Method, path: &str) -> Span {
+    let method = match *method {
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        _ => return Span::none(),
+    };
+    let resource = RESOURCES.into_iter().find(|resource| path.starts_with(resource)).unwrap_or("/v1");
+    let span = Span::client("runtimed").with(Attribute::Sandbox(*sandbox));
+    span.with(Attribute::Method(method)).with(Attribute::Route(resource))
 }
 
 fn parse<T: DeserializeOwned>(status: StatusCode, answer: &[u8]) -> Result<(StatusCode, T), ControlError> {

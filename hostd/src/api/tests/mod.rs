@@ -196,6 +196,7 @@ impl ApiFixture {
             client_key: ClientKey::new(&[7; 32]),
             files_in_sandbox: false,
             metrics_sandboxes: 1,
+            tracer: None,
         };
         let webhooks = webhooks(&store, clock, &dir);
         let closing = CancellationToken::new();

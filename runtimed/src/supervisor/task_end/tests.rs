@@ -90,7 +90,7 @@ fn context(home: &Path) -> Context {
 fn submitted(context: &mut Context, tasks: &mut Tasks) -> TaskId {
     let request = r#"{"prompt": "", "agent": {"kind": "command", "argv": ["true"]}}"#;
     let request = serde_json::from_str(request).expect("a request");
-    tasks.submit(context, request).expect("a good request").0
+    tasks.submit(context, request, None).expect("a good request").0
 }
 
 #[test]
