@@ -16,7 +16,7 @@ use crate::{
     reconcile::Fleet,
 };
 use hostd_core::{Scheme, limits};
-use hostd_edge::{Edge, EdgeParts, PreviewAuth, PreviewTargets};
+use hostd_edge::{Edge, EdgeParts, PreviewAuth, PreviewTargets, preview_links::PreviewLinks};
 use hostd_net::{
     connection_threads::ConnectionThreads,
     tls::{PairNames, Tls},
@@ -135,18 +135,7 @@ async fn run(config: Config) -> Result<(), Failure> {
 
     let closing = CancellationToken::new();
     let links = parts.preview_links();
-    let auth = PreviewAuth::new(links.clone(), &parts.files.admin_token, parts.previews.clone(), clock);
-    let edge = EdgeParts {
-        store: store.clone(),
-        targets,
-        waker: Arc::new(fleet.clone()),
-        clock,
-        previews: parts.previews.clone(),
-        auth,
-        tls: preview_tls.clone(),
-    };
-    let edge = Edge::start(edge, closing.clone())
-        .map_err(|error| failed("start the threads of previews", &error))?;
+    let edge = start_edge(&parts, (&fleet, targets), (links.clone(), preview_tls.clone()), &closing)?;
     let certificates = api_tls.iter().cloned().chain(preview_tls).collect();
     let traces = collector.map(|collector| TraceExport::start(collector, parts.files.instance.clone()));
     let observed = (certificates, traces.as_ref().map(TraceExport::tracer));
@@ -180,7 +169,19 @@ async fn run(config: Config) -> Result<(), Failure> {
         info!(signal = name, "draining; sandboxes keep running");
         closing.cancel();
     };
-    tokio::join!(tcp, unix, metrics, preview, prune, retention, upkeep, resources, egress_reports, webhooks, stop);
+    tokio::join!(
+        tcp,
+        unix,
+        metrics,
+        preview,
+        prune,
+        retention,
+        upkeep,
+        resources,
+        egress_reports,
+        webhooks,
+        stop
+    );
     api.finish().await;
     fleet.close().await;
     parts.git.finish().await;
@@ -192,6 +193,25 @@ async fn run(config: Config) -> Result<(), Failure> {
     }
     info!("stopped");
     Ok(())
+}
+
+fn start_edge(
+    parts: &Parts,
+    (fleet, targets): (&Fleet, PreviewTargets),
+    (links, tls): (PreviewLinks, Option<Tls>),
+    closing: &CancellationToken,
+) -> Result<Arc<Edge>, Failure> {
+    let auth = PreviewAuth::new(links, &parts.files.admin_token, parts.previews.clone(), parts.clock);
+    let edge = EdgeParts {
+        store: parts.store.clone(),
+        targets,
+        waker: Arc::new(fleet.clone()),
+        clock: parts.clock,
+        previews: parts.previews.clone(),
+        auth,
+        tls,
+    };
+    Edge::start(edge, closing.clone()).map_err(|error| failed("start the threads of previews", &error))
 }
 
 /// Keeps the database, the memory of hostd and the images small, for as long as it is polled.
