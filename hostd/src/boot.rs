@@ -5,6 +5,7 @@ mod git_settings;
 mod image_collection;
 mod parts;
 mod registry_logins;
+mod retention;
 mod trace_export;
 
 use crate::{
@@ -21,7 +22,7 @@ use hostd_net::{
     connection_threads::ConnectionThreads,
     tls::{PairNames, Tls},
 };
-use hostd_store::{Clock, Store};
+use hostd_store::Store;
 use image_collection::collect_periodically;
 use nix::{
     fcntl::{Flock, FlockArg},
@@ -58,8 +59,6 @@ const PREVIEW_TLS: PairNames = PairNames {
 
 /// Longest wait for blocking threads at the end.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(1);
-/// Interval between two runs of retention.
-const RETENTION_INTERVAL: Duration = Duration::from_secs(3600);
 
 pub fn serve(config: Config) -> Result<(), Failure> {
     log_to_stderr();
@@ -123,7 +122,7 @@ async fn run(config: Config) -> Result<(), Failure> {
     let api_tls = tls(config.api_tls.as_ref(), API_TLS)?;
     let preview_tls = tls(config.preview_tls.as_ref(), PREVIEW_TLS)?;
     let (parts, preview) = Parts::open(&config).await?;
-    let (store, egress, disk, clock) = (&parts.store, &parts.egress, &parts.disk, parts.clock);
+    let (store, egress, disk) = (&parts.store, &parts.egress, &parts.disk);
     let threads = ConnectionThreads::start("inside")
         .map_err(|error| failed("start the threads of its listeners inside sandboxes", &error))?;
     let inside =
@@ -159,8 +158,8 @@ async fn run(config: Config) -> Result<(), Failure> {
     let preview = hostd_edge::serve(preview, edge.clone());
     let prune = edge.tidy();
     let egress_reports = egress.run_recorder(closing.clone());
-    let audit_keep_ms = config.audit_keep_ms();
-    let retention = retention(fleet.clone(), store.clone(), (clock, audit_keep_ms), closing.clone());
+    let kept = (config.history, config.audit_keep_ms());
+    let retention = retention::run(&fleet, store, kept, (parts.clock, &closing));
     let webhooks = parts.webhooks.run(closing.clone());
     let upkeep = closing.run_until_cancelled(maintain(store, parts.images.clone(), config.image_keep_days));
     let resources = watch_resources(&fleet, &closing);
@@ -312,25 +311,6 @@ async fn serve_unix(
     }
     if let Some(unix) = bound {
         api::serve(Listener::Unix(unix), router, metrics, closing).await;
-    }
-}
-
-async fn retention(
-    fleet: Fleet,
-    store: Store,
-    (clock, audit_keep_ms): (Clock, Option<u64>),
-    closing: CancellationToken,
-) {
-    loop {
-        fleet.remove_expired_snapshots().await;
-        if let Err(error) = store.delete_expired(clock.now_ms(), audit_keep_ms).await {
-            warn!(%error, "failed to delete expired rows");
-        }
-        tokio::select! {
-            // Both futures only wait, so cancelling either is safe.
-            () = closing.cancelled() => return,
-            () = tokio::time::sleep(RETENTION_INTERVAL) => {}
-        }
     }
 }
 

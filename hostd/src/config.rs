@@ -11,10 +11,10 @@ use crate::agents::AgentTable;
 use hostd_clients::Protocol;
 use hostd_core::{BudgetBounds, Scheme, egress::Exceptions, limits};
 use hostd_drivers::{QuotaChoice, SnapshotMethodSetting};
-use hostd_store::SnapshotRetention;
+use hostd_store::{HistoryPolicy, SnapshotRetention};
 use parsers::{
     absolute, address, agents, auth, budget, clients, docker_socket, domain, driver, exceptions, files,
-    metrics_sandboxes, owner_quota, public, quota, registries, snapshots, tls,
+    history, metrics_sandboxes, owner_quota, public, quota, registries, snapshots, tls,
 };
 use protocol::api::Quota;
 use std::{collections::BTreeSet, fmt, net::SocketAddr, path::PathBuf};
@@ -76,6 +76,8 @@ pub struct Config {
     /// How many snapshots without a name a sandbox keeps, and for how long; 0 is without a limit.
     pub snapshot_keep: u64,
     pub snapshot_keep_days: u64,
+    /// How long history is kept, and how many events.
+    pub history: HistoryPolicy,
     /// The program that mints tokens, the name of the user that runs it, and the git servers that it is asked for.
     pub git_token_hook: Option<PathBuf>,
     pub git_token_hook_user: String,
@@ -206,6 +208,7 @@ impl Config {
             snapshots: snapshots(&values.text("snapshots")?)?,
             snapshot_keep: values.integer("snapshot_keep")?.unwrap_or(0),
             snapshot_keep_days: values.integer("snapshot_keep_days")?.unwrap_or(0),
+            history: history(&values.text("history_keep")?, values.integer("history_keep_events")?)?,
             git_token_hook: path("git_token_hook")?,
             git_token_hook_user: values.text("git_token_hook_user")?,
             git_token_hook_servers: values.list("git_token_hook_servers")?,

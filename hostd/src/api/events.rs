@@ -93,7 +93,7 @@ async fn check_history(store: &Store, filter: &EventFilter, after: u64) -> Resul
         return Ok(());
     }
     let message =
-        format!("events up to {oldest} were deleted, beyond the quota of events: resume after that one");
+        format!("events up to {oldest} were deleted, by age or beyond a quota: resume after that one");
     let error = ApiError::new(ApiErrorCode::HistoryGone, message);
     Err(error.with(|detail| detail.oldest = Some(oldest.to_string())).into())
 }

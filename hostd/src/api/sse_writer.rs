@@ -11,7 +11,7 @@ use axum::{BoxError, body::Body, response::Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream::unfold;
 use hostd_metrics::GaugeGuard;
-use hostd_store::{EventBatch, EventFilter, Store, Subscription, Topic};
+use hostd_store::{EventBatch, EventFilter, Store, StoreError, Subscription, Topic};
 use http_body_util::StreamBody;
 use hyper::{
     body::Frame,
@@ -36,6 +36,8 @@ pub struct SseSubscriber {
     filter: EventFilter,
     /// All events up to this number were sent, or are pending.
     after: u64,
+    /// Up to which event history was deleted when the log was read first.
+    trimmed: Option<u64>,
     /// Frames to be sent.
     pending: VecDeque<Bytes>,
     /// The task that is followed has ended.
@@ -70,6 +72,7 @@ impl SseSubscriber {
             closing: api.closing.clone(),
             filter,
             after,
+            trimmed: None,
             pending: VecDeque::from([Bytes::from_static(RETRY_FIELD)]),
             ended: false,
             _permit: permit,
@@ -144,9 +147,16 @@ impl SseSubscriber {
     }
 
     async fn read_log(&mut self) -> Result<(), BoxError> {
-        let part = self.store.log(self.filter.clone(), self.after).await.inspect_err(|error| {
-            warn!(cause = error_chain(error), "event stream aborted");
-        })?;
+        let aborted = |error: &StoreError| warn!(cause = error_chain(error), "event stream aborted");
+        let before = self.after;
+        let trimmed = self.store.trimmed_through(&self.filter).await.inspect_err(aborted)?;
+        let known = *self.trimmed.get_or_insert(trimmed);
+        let part = self.store.log(self.filter.clone(), before).await.inspect_err(aborted)?;
+        // Deleted while this reader was behind: its client resumes, and is told that there is a gap.
+        let trimmed = self.store.trimmed_through(&self.filter).await.inspect_err(aborted)?;
+        if trimmed > known && trimmed > before {
+            return Err("events were deleted before this stream had sent them".into());
+        }
         self.push_batches(part.batches.iter());
         self.after = self.after.max(part.through);
         Ok(())

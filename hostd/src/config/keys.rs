@@ -266,6 +266,20 @@ pub const KEYS: &[ConfigKey] = &[
         effect: "Days after which a snapshot without a name is removed; 0 keeps them.",
     },
     ConfigKey {
+        name: "history_keep",
+        default: Text("30d"),
+        source: FileOrEnvironment,
+        summary: "how long events, ended tasks and execs, and records of destroyed sandboxes are kept",
+        effect: "How long events, ended tasks with their events and changes, ended execs, old attempts, and the records of destroyed sandboxes without files are kept, as in `12h` or `90d`. A client that resumes a stream before what was deleted gets 410 `history_gone`. See [backup.md](backup.md#how-long-history-is-kept).",
+    },
+    ConfigKey {
+        name: "history_keep_events",
+        default: Text("5000000"),
+        source: FileOrEnvironment,
+        summary: "newest events that are kept, of all sandboxes together; 0 keeps all",
+        effect: "How many events are kept of all sandboxes together, the newest ones, however young older ones are; 0 keeps all. Tasks that run keep theirs.",
+    },
+    ConfigKey {
         name: "git_token_hook",
         default: Described("none"),
         source: FileOrEnvironment,

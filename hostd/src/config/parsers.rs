@@ -7,9 +7,10 @@ use hostd_core::{
     BudgetBounds, Scheme,
     egress::{Destination, Exceptions},
     limits::METRICS_SANDBOXES_MAX,
-    parse_quota, unsupported_driver,
+    parse_duration_ms, parse_quota, unsupported_driver,
 };
 use hostd_drivers::{QuotaChoice, SnapshotMethodSetting};
+use hostd_store::HistoryPolicy;
 use protocol::api::Quota;
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf};
 
@@ -23,6 +24,12 @@ pub fn agents(given: &toml::Table, default: Option<&str>) -> Result<AgentTable, 
         Some(name) => table.with_default(name).map_err(wrong),
         None => Ok(table),
     }
+}
+
+pub fn history(keep: &str, events: Option<u64>) -> Result<HistoryPolicy, ConfigError> {
+    let keep_ms = parse_duration_ms(keep);
+    let keep_ms = keep_ms.map_err(|why| bad(&variable("history_keep"), format!("{why}, not {keep:?}")))?;
+    Ok(HistoryPolicy { keep_ms, keep_events: events.filter(|events| *events > 0) })
 }
 
 pub fn absolute(key: &str, text: &str) -> Result<PathBuf, ConfigError> {

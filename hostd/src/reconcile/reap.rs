@@ -4,8 +4,12 @@
 use super::{Fleet, FleetError};
 use hostd_core::{RecordOf, reap_reason};
 use hostd_drivers::{Driver, DriverError, Leftover};
-use protocol::api::{LeftoverKind, ReapItem, ReapReport, SandboxStatus, Unasked};
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use protocol::api::{LeftoverKind, ReapItem, ReapReport, SandboxId, SandboxStatus, Unasked};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -47,6 +51,16 @@ impl Fleet {
             }
         }
         Ok(report)
+    }
+
+    /// The sandboxes of which anything is left on a backend; `None` while one of them does not say.
+    pub async fn sandboxes_with_leftovers(&self) -> Option<BTreeSet<SandboxId>> {
+        let mut found = BTreeSet::new();
+        for driver in self.drivers().all() {
+            let leftovers = list(driver).await.ok()?;
+            found.extend(leftovers.into_iter().filter_map(|leftover| leftover.sandbox));
+        }
+        Some(found)
     }
 
     /// Why a leftover may be removed, by the record of its sandbox. A destroyed sandbox stays destroyed, and its id is

@@ -1,6 +1,11 @@
 //! SQLite connections: how the database file is opened, checked and configured.
 
-use super::{error::OpenError, limits, schema, wal::set_file_options};
+use super::{
+    error::OpenError,
+    limits, schema,
+    vacuum::{ask_for_shrinkable, make_shrinkable},
+    wal::set_file_options,
+};
 use rusqlite::{Connection, OpenFlags};
 use std::{
     fs::{self, OpenOptions},
@@ -28,6 +33,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, OpenError> {
     }
     set_up(&conn).map_err(|source| OpenError::sqlite("set up the database", source))?;
     schema::migrate(&mut conn, found)?;
+    make_shrinkable(&conn, path);
     Ok(conn)
 }
 
@@ -75,6 +81,7 @@ fn make_file(path: &Path) -> Result<(), OpenError> {
 }
 
 fn set_up(conn: &Connection) -> rusqlite::Result<()> {
+    ask_for_shrinkable(conn)?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
     // A write that was acknowledged survives a loss of power.
     conn.pragma_update(None, "synchronous", "FULL")?;

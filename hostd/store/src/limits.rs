@@ -84,6 +84,13 @@ pub const WEBHOOK_DEAD_RETENTION_MS: u64 = 30 * 24 * 3600 * 1000;
 pub const RETENTION_BATCH_MAX_ROWS: usize = 2_000;
 /// The same for `task_events`, whose rows are large.
 pub const RETENTION_BATCH_MAX_EVENT_ROWS: usize = 64;
+/// Pages that one job of a shrinking database frees, and free pages that it keeps for the next writes.
+pub const SHRINK_STEP_PAGES: u64 = 256;
+pub const FREE_PAGES_KEPT: u64 = 64;
+/// Largest database of an earlier hostd that is converted to one that shrinks, and how many times its size has to be
+/// free.
+pub const CONVERT_MAX_BYTES: u64 = 64 << 20;
+pub const CONVERT_ROOM_FACTOR: u64 = 4;
 /// Model providers, and budgets of tenants.
 pub const PROVIDERS_MAX: u64 = 1_000;
 pub const BUDGETS_MAX: u64 = 10_000;

@@ -121,7 +121,7 @@ fn parse_size(row: &Row<'_>) -> Result<(String, u64)> {
 }
 
 /// A row of the log that may be deleted.
-struct OldRow {
+pub(super) struct OldRow {
     first: i64,
     last: i64,
     bytes: u64,
@@ -131,7 +131,7 @@ struct OldRow {
     origin: Option<(i64, i64)>,
 }
 
-fn parse_old(row: &Row<'_>) -> Result<OldRow> {
+pub(super) fn parse_old(row: &Row<'_>) -> Result<OldRow> {
     let fields = ColumnReader { row, table: "events", key: "first" };
     let origin = (fields.get::<Option<i64>>("origin_epoch")?, fields.get::<Option<i64>>("origin_seq")?);
     Ok(OldRow {
@@ -153,15 +153,22 @@ fn trim(conn: &Connection, owner: &LogOwner, excess_bytes: u64) -> Result<u64> {
             break;
         }
         freed += row.bytes;
+        gone.push(row);
+    }
+    delete_rows(conn, &gone)?;
+    Ok(freed)
+}
+
+/// Deletes rows, and records that they are gone.
+pub(super) fn delete_rows(conn: &Connection, rows: &[OldRow]) -> Result<()> {
+    for row in rows {
         let sql = match row.of_agent {
             true => "DELETE FROM task_events WHERE first = ?",
             false => "DELETE FROM events WHERE seq = ?",
         };
         change(conn, sql, params![row.first], WHAT)?;
-        gone.push(row);
     }
-    record_trimmed(conn, &gone)?;
-    Ok(freed)
+    record_trimmed(conn, rows)
 }
 
 fn oldest(conn: &Connection, owner: &LogOwner) -> Result<Vec<OldRow>> {
@@ -215,7 +222,9 @@ pub(super) fn trimmed_through(conn: &Connection, filter: &EventFilter) -> Result
         let through: Option<i64> = row.get(0).during(WHAT)?;
         Ok(through.unwrap_or(0).unsigned_abs())
     };
-    let most = "SELECT max(trimmed_seq) FROM sandboxes WHERE trimmed_seq > 0";
+    // Also of sandboxes whose rows are deleted.
+    let most = "SELECT max(trimmed_seq) FROM (SELECT tenant, principal, trimmed_seq FROM sandboxes WHERE trimmed_seq > 0
+        UNION ALL SELECT tenant, principal, trimmed_seq FROM trimmed_history) WHERE 1";
     let tenant = filter.tenant.as_ref().map_or("", Label::as_str);
     let principal = filter.principal.as_ref().map_or("", Label::as_str);
     let found = match (filter.task, filter.sandbox) {

@@ -1,4 +1,4 @@
-//! Retention: deletes rows past their retention time. Sandboxes, attempts and events stay.
+//! Retention: deletes rows past their retention time. `history` deletes events, tasks and sandboxes.
 
 use super::{columns::int, error::Result, handle::Store, limits, query::change};
 use rusqlite::params;
@@ -146,7 +146,12 @@ impl Store {
         self.delete_in_batches(TASK_CHANGES, before_ms, lists).await
     }
 
-    async fn delete_in_batches(&self, sql: &'static str, before_ms: u64, rows: usize) -> Result<usize> {
+    pub(super) async fn delete_in_batches(
+        &self,
+        sql: &'static str,
+        before_ms: u64,
+        rows: usize,
+    ) -> Result<usize> {
         let mut deleted = 0;
         loop {
             let values = (int(before_ms), rows as i64);

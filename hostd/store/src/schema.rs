@@ -33,6 +33,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     client_records::SCHEMA,
     LAYER_SIZES,
     webhooks::SCHEMA,
+    HISTORY,
 ];
 
 const FIRST: &str = "
@@ -449,8 +450,20 @@ ALTER TABLE tasks ADD COLUMN trimmed_seq INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX sandboxes_trimmed ON sandboxes (tenant, trimmed_seq) WHERE trimmed_seq > 0;
 ";
 
+/// Up to which number events are gone of sandboxes whose rows are deleted, too; and which events are old.
+const HISTORY: &str = "
+CREATE TABLE trimmed_history (
+    tenant TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    project TEXT NOT NULL DEFAULT '',
+    trimmed_seq INTEGER NOT NULL,
+    PRIMARY KEY (tenant, principal)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX events_time ON events (time_ms);
+";
+
 /// Returns the newest schema version this hostd knows.
-pub(super) fn newest_version() -> u32 {
+pub fn newest_version() -> u32 {
     u32::try_from(MIGRATIONS.len()).expect("there are few migrations")
 }
 

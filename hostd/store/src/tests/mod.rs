@@ -8,6 +8,7 @@ mod crash;
 mod database_file;
 mod events;
 mod expiry;
+mod history;
 mod log_quota;
 mod model_calls;
 mod names;

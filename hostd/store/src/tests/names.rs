@@ -130,7 +130,7 @@ async fn names_of_older_databases_are_made_unique() {
         DROP TABLE quotas; DROP TABLE log_sizes; DROP TABLE snapshots;
         ALTER TABLE sandboxes DROP COLUMN base_snapshot;
         ALTER TABLE sandboxes DROP COLUMN provisioning; DROP TABLE dotfiles;
-        DROP TABLE client_records; DROP TABLE webhook_deliveries; DROP TABLE webhooks;
+        DROP TABLE client_records; DROP TABLE trimmed_history; DROP INDEX events_time; DROP TABLE webhook_deliveries; DROP TABLE webhooks;
         DROP INDEX sandboxes_expired;
         ALTER TABLE sandboxes DROP COLUMN expired_seq; DROP INDEX audit_sandbox; ALTER TABLE audit DROP COLUMN operation; ALTER TABLE audit DROP COLUMN object;
         ALTER TABLE audit DROP COLUMN sandbox; ALTER TABLE audit DROP COLUMN peer;",
