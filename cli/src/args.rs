@@ -1,10 +1,10 @@
 //! The command line: every command with its help. What a command does is in `commands/`.
 
 use crate::commands::{
-    acp, agents, attach, attempts, audit, budget, completions, context, cp, create, down, egress, ensure,
-    events, exec, files, fork, forward, get, git, host, image, lifecycle, limits, logs, ls, man, mcp, model,
-    ports, preview_link, ps, quota, rm, run, secret, service, services, sh, share, shares, snapshot, sync,
-    task, tls, token, unshare, up, webhook,
+    acp, agents, attach, attempts, audit, backup, budget, completions, context, cp, create, down, egress,
+    ensure, events, exec, files, fork, forward, get, git, host, image, lifecycle, limits, logs, ls, man, mcp,
+    model, ports, preview_link, ps, quota, restore, rm, run, secret, service, services, sh, share, shares,
+    snapshot, sync, task, tls, token, unshare, up, webhook,
 };
 use crate::connection::ConnectionFlags;
 use clap::{Parser, Subcommand};
@@ -214,6 +214,10 @@ pub enum Command {
     /// While memory or disk is not `ok`, creates and wakes are refused. A dash is a number that is not known, or a sandbox
     /// that does not run.
     Host(host::HostArgs),
+    /// Back the host up into one encrypted file, while it runs; for the operator
+    Backup(backup::BackupArgs),
+    /// Restore a backup on this machine, or check one, while no hostd runs
+    Restore(restore::RestoreArgs),
     /// List the drivers of this host, and what is missing for those that are not usable
     ///
     /// The default has a star. Names of other tools are listed with the driver to use instead.

@@ -1,6 +1,6 @@
 //! The command line of hostd.
 
-use crate::{api, boot, config, config::Config};
+use crate::{api, backup, boot, config, config::Config};
 use std::{fs, io, path::PathBuf, process::ExitCode};
 
 /// Exit status for wrong configuration or usage.
@@ -12,6 +12,8 @@ const USAGE: &str = "hostd: keeps Slipway's sandboxes and serves their API
 
 usage: hostd             serve in the foreground
        hostd repair      move a corrupt database aside; sandboxes that run are found again
+       hostd restore FILE [--data-dir DIR] --passphrase-file FILE | --identity FILE [--verify-only] [--revoke-tokens]
+                         restore a backup into a data directory that is not there yet; as `slipway restore` does
        hostd openapi     print the API as OpenAPI 3.1
        hostd --version, hostd --help
 
@@ -32,6 +34,9 @@ pub enum Failure {
 
 pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
     let word = arguments.next();
+    if word.as_deref() == Some("restore") {
+        return exit(backup::restore_command(arguments, || configured().map(|config| config.data_dir)));
+    }
     let extra = arguments.next();
     let result = match (word.as_deref(), extra) {
         (_, Some(extra)) => Err(Failure::Usage(format!("one word too many: {extra} (see --help)"))),
@@ -44,6 +49,10 @@ pub fn run(mut arguments: impl Iterator<Item = String>) -> ExitCode {
         }
         (Some(other), None) => Err(Failure::Usage(format!("unknown command {other} (see --help)"))),
     };
+    exit(result)
+}
+
+fn exit(result: Result<(), Failure>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(line)) => exit_with(&line, EXIT_USAGE),
@@ -56,7 +65,7 @@ fn exit_with(line: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn print(text: &str) -> Result<(), Failure> {
+pub fn print(text: &str) -> Result<(), Failure> {
     use io::Write;
     // A closed stdout is not an error.
     let _ = writeln!(io::stdout(), "{}", text.trim_end());

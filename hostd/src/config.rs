@@ -6,6 +6,7 @@ mod parsers;
 #[cfg(test)]
 mod tests;
 mod values;
+mod written;
 
 use crate::agents::AgentTable;
 use hostd_clients::Protocol;
@@ -19,6 +20,7 @@ use parsers::{
 use protocol::api::Quota;
 use std::{collections::BTreeSet, fmt, net::SocketAddr, path::PathBuf};
 use values::ConfigValues;
+pub use written::WrittenConfig;
 
 pub const DEFAULT_FILE: &str = "/etc/slipway/slipway.toml";
 
@@ -106,6 +108,8 @@ pub struct Config {
     pub metrics_bind: Option<SocketAddr>,
     /// The most sandboxes that have metrics of their own.
     pub metrics_sandboxes: usize,
+    /// The same, as it was written.
+    pub written: WrittenConfig,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,6 +232,7 @@ impl Config {
                 .map(|text| address("metrics_bind", &text))
                 .transpose()?,
             metrics_sandboxes: metrics_sandboxes(values.integer("metrics_sandboxes")?)?,
+            written: values.written(file),
         };
         config.check()
     }

@@ -7,6 +7,7 @@
 pub mod agents;
 mod allocator;
 pub mod api;
+pub mod backup;
 mod boot;
 pub mod command;
 pub mod config;

@@ -213,6 +213,11 @@ pub trait Driver: Transport {
     async fn check(&self, blueprint: &Blueprint) -> Result<(), DriverError>;
     /// Creates and starts the container. When this returns, PID 1 runs; it may not answer yet.
     async fn launch(&self, order: &LaunchRequest) -> Result<Handle, DriverError>;
+    /// Makes the files of a sandbox that was restored from a backup, so that they can be read before its next launch. A
+    /// no-op for another sandbox.
+    async fn make_restored(&self, _: &LaunchRequest) -> Result<(), DriverError> {
+        Ok(())
+    }
     async fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError>;
     /// Returns when PID 1 has ended. At once when it does not run.
     async fn died(&self, sandbox: &SandboxId) -> Result<(), DriverError>;

@@ -29,7 +29,8 @@ pub use local::{
     },
     quota::{QuotaChoice, QuotaSettings},
     snapshots::{
-        CopyRoom, Excludes, LayerCharges, ManifestDifference, ReplacementOutcome, SnapshotMethodSetting,
+        CopyRoom, Excludes, LayerCharges, ManifestDifference, ReplacementOutcome, RestoredTrees,
+        SnapshotMethodSetting, StallGuard, compress_into, remove_unfinished,
     },
     trash::empty as empty_trash,
 };

@@ -101,6 +101,8 @@ pub trait SnapshotDriver: Send + Sync {
     async fn manifest(&self, snapshot: &SnapshotId) -> Result<File, DriverError>;
     /// Writes the snapshot as an archive (`.tar.zst`), with a note.
     async fn export(&self, snapshot: &SnapshotId, note: Vec<u8>, out: PipeWriter) -> Result<(), DriverError>;
+    /// Writes the snapshot as an archive that is not compressed and has no note.
+    async fn export_plain(&self, snapshot: &SnapshotId, out: PipeWriter) -> Result<(), DriverError>;
     /// Makes a snapshot of an archive that is not trusted, and leaves nothing of one for which there is no room. Returns its
     /// note, if it has one.
     async fn import(
@@ -213,6 +215,11 @@ impl<D: LocalDriver> SnapshotDriver for Arc<D> {
     async fn export(&self, snapshot: &SnapshotId, note: Vec<u8>, out: PipeWriter) -> Result<(), DriverError> {
         let snapshot = *snapshot;
         self.spawn_blocking(move |inner| inner.workspaces().export_snapshot(&snapshot, &note, out)).await
+    }
+
+    async fn export_plain(&self, snapshot: &SnapshotId, out: PipeWriter) -> Result<(), DriverError> {
+        let snapshot = *snapshot;
+        self.spawn_blocking(move |inner| inner.workspaces().export_snapshot_plain(&snapshot, out)).await
     }
 
     async fn import(

@@ -24,6 +24,7 @@ mod tar_reader;
 mod tree_quota;
 
 pub use archive::{ArchiveError, ImageArchive, LayeredArchive};
+pub use compression::decompress;
 pub use copy_tree::{copy_tree, copy_tree_within};
 pub use digest::{Digest, DigestError, DigestReader, Hasher};
 pub use layer::{HomeArchive, Refusal, UnpackError, UnpackedLayer, unpack_archive_within, unpack_layer};
@@ -36,5 +37,5 @@ pub use pack_tar::pack_tar;
 pub use reference::{IMAGE_REFERENCE_MAX_BYTES, ImageReference, ImageVersion, RESERVED_PREFIXES};
 pub use registry::{RegistryClient, RegistryError, RegistryLogin, ResolvedManifest};
 pub use registry_allowlist::RegistryAllowlist;
-pub use tar_reader::TarError;
+pub use tar_reader::{Member, MemberKind, TarError, TarReader};
 pub use tree_quota::{QuotaExceeded, TreeQuota};

@@ -60,6 +60,7 @@ impl<R: Read + Seek> TarReader<BufReader<R>> {
 
 impl<R: BufRead> TarReader<R> {
     /// Returns the next member, whose content is then read by [`Self::content`].
+    #[expect(clippy::should_implement_trait, reason = "an iterator would go on after an error")]
     pub fn next(&mut self) -> Result<Option<Member>, TarError> {
         self.skip_member()?;
         let mut extensions = Extensions::default();

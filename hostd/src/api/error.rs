@@ -1,7 +1,7 @@
 //! The one place where errors of hostd become errors of the API. Causes go to the log; a message for callers
 //! never contains a path of the host.
 
-use crate::reconcile::FleetError;
+use crate::{backup::BackupError, reconcile::FleetError};
 use axum::{
     body::Body,
     response::{IntoResponse, Response},
@@ -19,7 +19,7 @@ use protocol::{
     api::{ApiError, ApiErrorBody, ApiErrorCode, Missing},
     validate::Violation,
 };
-use std::error::Error;
+use std::{error::Error, io};
 
 /// The error of a call.
 #[derive(Debug)]
@@ -122,6 +122,18 @@ impl From<FleetError> for CallError {
             FleetError::Driver(error) => error.into(),
             FleetError::Store(error) => error.into(),
             FleetError::Control(error) => error.into(),
+        }
+    }
+}
+
+impl From<BackupError> for CallError {
+    fn from(error: BackupError) -> Self {
+        match error {
+            BackupError::Fleet(error) => error.into(),
+            BackupError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                Self::new(ApiErrorCode::DiskFull, "the data disk is full")
+            }
+            BackupError::Io { .. } | BackupError::Encrypt(_) => Self::internal(&error),
         }
     }
 }

@@ -18,6 +18,7 @@ mod agents;
 mod audit;
 mod audit_writer;
 mod authenticate;
+mod backups;
 mod budgets;
 mod call;
 mod capacity;

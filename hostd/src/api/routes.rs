@@ -1,9 +1,9 @@
 //! The table: every route of the API with its required access, request and responses.
 
 use super::{
-    access_routes, activity, agents, audit, budgets, capacity, drivers, egress, ensure, events, execs, files,
-    git, host, identity, image_pulls, images, inspect, lifecycle, models, older, permissions, port_tunnels,
-    preview_links, quotas,
+    access_routes, activity, agents, audit, backups, budgets, capacity, drivers, egress, ensure, events,
+    execs, files, git, host, identity, image_pulls, images, inspect, lifecycle, models, older, permissions,
+    port_tunnels, preview_links, quotas,
     route::{
         RequiredAccess::{Admin, Anonymous, Operator, Own, Read, Write},
         Route,
@@ -52,6 +52,7 @@ pub fn all() -> Vec<Route> {
         webhooks::routes(),
         audit::routes(),
         operator(),
+        backups::routes(),
         older::all(),
     ]
     .into_iter()

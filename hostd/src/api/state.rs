@@ -12,7 +12,7 @@ use super::{
     stream_limits::StreamLimits,
     warm_agents::WarmAgents,
 };
-use crate::{agents::Agents, git::GitGateway, reconcile::Fleet, webhooks::Webhooks};
+use crate::{agents::Agents, backup::BackupSettings, git::GitGateway, reconcile::Fleet, webhooks::Webhooks};
 use hostd_clients::{ClientKey, Protocol};
 use hostd_core::{Defaults, FileLinkSigner, Previews};
 use hostd_drivers::Drivers;
@@ -23,7 +23,7 @@ use hostd_net::{keyed_locks::KeyedLocks, tls::Tls};
 use hostd_store::{Clock, Secrets, Store, disk_space::DiskSpace};
 use hostd_trace::Tracer;
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
@@ -62,6 +62,8 @@ pub struct Settings {
     pub metrics_sandboxes: usize,
     /// Records traces of requests; absent where none are exported.
     pub tracer: Option<Tracer>,
+    /// The configuration that backups have.
+    pub backup: BackupSettings,
 }
 
 /// The parts of hostd that requests use.
@@ -114,6 +116,8 @@ pub struct Api {
     /// Exports, imports and verifications of snapshots.
     pub(super) snapshot_transfers: SnapshotTransfers,
     pub(super) snapshot_captures: SnapshotCaptures,
+    /// The permit of a backup: one is made at a time.
+    pub(super) backups: Arc<Semaphore>,
     /// Tasks that outlive their requests.
     pub(super) work: TaskTracker,
     /// Cancelled when hostd begins to shut down: streams end.
@@ -174,6 +178,7 @@ impl Api {
             image_pulls: ImagePulls::default(),
             snapshot_transfers: SnapshotTransfers::default(),
             snapshot_captures: SnapshotCaptures::default(),
+            backups: Arc::new(Semaphore::new(1)),
             work,
             closing,
         })

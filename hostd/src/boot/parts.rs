@@ -7,6 +7,7 @@ use super::{
 use crate::{
     agents::Agents,
     api::{self, ApiParts, ImageBackend},
+    backup::BackupSettings,
     command::Failure,
     config::{self, Config},
     git::GitGateway,
@@ -164,6 +165,11 @@ impl Parts {
             files_in_sandbox: config.files == config::Files::Sandbox,
             metrics_sandboxes: config.metrics_sandboxes,
             tracer,
+            backup: BackupSettings {
+                written: config.written.clone(),
+                api_tls: config.api_tls.clone(),
+                preview_tls: config.preview_tls.clone(),
+            },
         };
         ApiParts {
             fleet,

@@ -3,6 +3,7 @@
 use super::{
     ConfigError, bad,
     keys::{self, DefaultValue, variable},
+    written::WrittenConfig,
 };
 use std::str::FromStr;
 use toml::Value;
@@ -24,6 +25,11 @@ impl<'a> ConfigValues<'a> {
             )),
             None => Ok(Self { file, env }),
         }
+    }
+
+    /// Returns everything as it was written.
+    pub fn written(&self, file: Option<&str>) -> WrittenConfig {
+        WrittenConfig::of(file, &self.file, self.env)
     }
 
     /// Returns a text, or the default of its key.

@@ -149,6 +149,7 @@ impl Fleet {
         let interrupted = fleet.interrupted_restores().await;
         for record in fleet.inner.store.live_sandboxes().await? {
             let restore = RestoreState::found(&interrupted, &record.id);
+            fleet.make_restored(&record).await;
             fleet.spawn_actor(record, Start::Resumed { restore });
         }
         fleet.resume_tasks().await?;

@@ -11,7 +11,7 @@ use super::{
 use crate::inside::InsideListener;
 use hostd_core::{Goal, VerbOutcome, limits, no_answer};
 use hostd_drivers::{
-    BadgeDetails, DriverError, Handle, LaunchRequest, SandboxBadge,
+    BadgeDetails, DriverError, Handle, LaunchRequest, ProgressSink, SandboxBadge,
     control::{Control, ControlError},
 };
 use hostd_store::SandboxRecord;
@@ -50,12 +50,8 @@ impl SandboxActor {
         self.launch_meter.get_or_insert_with(|| self.fleet.metrics.launch(self.driver.name()));
         let record = self.record();
         let permit = LaunchPermit::default();
-        let request = LaunchRequest {
-            badge: badge(&record),
-            attempt: record.attempt,
-            blueprint: record.blueprint.clone(),
-            progress: self.progress_sink(permit.clone()),
-        };
+        let progress = self.progress_sink(permit.clone());
+        let request = LaunchRequest { progress, ..launch_request(&record) };
         let (driver, fleet, held) = (self.driver.clone(), self.fleet.clone(), permit.clone());
         let (begun, queued) = (Instant::now(), Arc::new(OnceLock::new()));
         let admitted = queued.clone();
@@ -198,6 +194,16 @@ async fn configure(control: &Control, record: &SandboxRecord) -> Result<(), Cont
 /// Whether runtimed has services: theirs is an environment that an adopted sandbox's record does not have.
 async fn has_services(control: &Control, within: Duration) -> Result<bool, ControlError> {
     Ok(!control.get::<Vec<ServiceView>>("/v1/services", within).await?.is_empty())
+}
+
+/// A launch that reports no progress.
+pub(super) fn launch_request(record: &SandboxRecord) -> LaunchRequest {
+    LaunchRequest {
+        badge: badge(record),
+        attempt: record.attempt,
+        blueprint: record.blueprint.clone(),
+        progress: ProgressSink::default(),
+    }
 }
 
 fn badge(record: &SandboxRecord) -> SandboxBadge {

@@ -13,6 +13,7 @@ mod adopt;
 mod adopt_tasks;
 mod agent_program;
 mod backend_outage;
+mod backup;
 mod cause;
 mod commands;
 mod connections;

@@ -10,22 +10,29 @@ use tokio::runtime::Handle;
 pub struct SnapshotRoom {
     fleet: Fleet,
     snapshot: SnapshotId,
-    owner: Owner,
+    /// Whose disk quota it counts in; `None` for a snapshot that a backup takes for a moment.
+    owner: Option<Owner>,
     /// Why there is none.
     refused: Mutex<Option<FleetError>>,
 }
 
 impl SnapshotRoom {
     pub fn new(fleet: Fleet, snapshot: SnapshotId, owner: Owner) -> Arc<Self> {
-        Arc::new(Self { fleet, snapshot, owner, refused: Mutex::default() })
+        Arc::new(Self { fleet, snapshot, owner: Some(owner), refused: Mutex::default() })
+    }
+
+    /// Room on the disk only.
+    pub fn without_quota(fleet: Fleet, snapshot: SnapshotId) -> Arc<Self> {
+        Arc::new(Self { fleet, snapshot, owner: None, refused: Mutex::default() })
     }
 
     /// Records that so many bytes were written, and refuses more where there is no room for them.
     pub async fn check(&self, bytes: u64) -> Result<(), FleetError> {
         self.fleet.check_disk_room()?;
+        let Some(owner) = &self.owner else { return Ok(()) };
         // Counts from now on, for all that its owner does.
         self.fleet.store().snapshot_grew(&self.snapshot, bytes).await?;
-        Ok(self.fleet.store().check_disk_quota(&self.owner).await?)
+        Ok(self.fleet.store().check_disk_quota(owner).await?)
     }
 
     /// As `check`, on a thread that may block. The driver gets an error that says less than [`Self::take_refusal`].

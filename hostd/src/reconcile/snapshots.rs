@@ -101,7 +101,7 @@ impl Fleet {
     }
 
     /// Returns for how long the sandbox was frozen, in milliseconds.
-    async fn capture_and_publish(
+    pub(super) async fn capture_and_publish(
         &self,
         order: &CaptureOrder,
         room: &SnapshotRoom,
@@ -162,7 +162,7 @@ impl Fleet {
         replied.await.unwrap_or(Err(FleetError::ShuttingDown))
     }
 
-    async fn abandon(&self, sandbox: &SandboxId, snapshot: &SnapshotId) {
+    pub(super) async fn abandon(&self, sandbox: &SandboxId, snapshot: &SnapshotId) {
         if let Ok(record) = self.record(sandbox).await
             && let Some(verbs) = self.driver_of(&record).snapshots()
             && let Err(error) = verbs.abandon(snapshot).await

@@ -91,6 +91,11 @@ pub const OF_REMOVALS: &[&str] = &[
     "store.forget_snapshot.after_commit",
 ];
 
+/// Points of a backup of the host, and of its restore, which another process does.
+pub const OF_BACKUPS: &[&str] = &["backup.copied", "backup.captured", "backup.exported"];
+pub const OF_HOST_RESTORES: &[&str] =
+    &["host_restore.verified", "host_restore.unpacked", "host_restore.prepared", "host_restore.renamed"];
+
 struct ArmedFailpoint {
     name: String,
     nth: u64,

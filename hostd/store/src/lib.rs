@@ -17,6 +17,7 @@
 pub mod access_watch;
 mod attempts;
 mod audits;
+mod backup;
 mod client_records;
 mod clock;
 mod columns;
@@ -52,6 +53,7 @@ mod quotas;
 mod reader;
 mod records;
 mod repair;
+mod restored;
 mod retention;
 mod sandbox_row;
 mod sandboxes;
@@ -105,8 +107,10 @@ pub use records::{
     TaskRecord, TokenRecord,
 };
 pub use repair::{RepairOutcome, repair};
+pub use restored::{RestoreOptions, RestoredRows, prepare_restored};
 pub use retention::ExpiredRows;
 pub use sandboxes::{Replacement, SandboxFilter, SharedFilter};
+pub use schema::newest_version as newest_schema_version;
 pub use secret_service::{SecretError, SecretWrite, Secrets};
 pub use secret_value::SecretValue;
 pub use secrets::NewSecret;

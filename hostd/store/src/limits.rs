@@ -41,6 +41,8 @@ pub const CHECKPOINT_AT_COMMIT_PAGES: i64 = 16_384;
 /// Step by which the database file grows.
 pub const DATABASE_CHUNK_BYTES: i32 = 256 << 10;
 
+/// Numbers of events that a restored database leaves out: those after its backup, which clients may have seen.
+pub const RESTORE_SKIPS_EVENTS: u64 = 1 << 30;
 /// Largest database that is checked for damage when it is opened.
 pub const QUICK_CHECK_MAX_BYTES: u64 = 64 << 20;
 

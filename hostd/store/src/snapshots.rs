@@ -77,6 +77,13 @@ impl Store {
         written
     }
 
+    /// Writes the row of a snapshot that a backup takes for itself, whatever room its owner has. It is never ready, and
+    /// names no sandbox: after a crash it is removed like an import that was cut off.
+    pub async fn insert_snapshot_of_backup(&self, new: NewSnapshot) -> Result<()> {
+        let new = NewSnapshot { sandbox: None, ..new };
+        self.write("insert_backup_snapshot", move |conn| insert_row(conn, &new)).await
+    }
+
     pub async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRow>> {
         let id = *id;
         self.read(move |conn| find(conn, &id)).await
@@ -217,6 +224,12 @@ fn insert(conn: &Connection, new: &NewSnapshot) -> Result<SnapshotMade> {
     if taken.unwrap_or(0) >= limits::SNAPSHOTS_OF_SANDBOX_MAX {
         return Ok(SnapshotMade::TooMany);
     }
+    insert_row(conn, new)?;
+    Ok(find(conn, &new.id)?.map_or(SnapshotMade::Gone, |row| SnapshotMade::Made(Box::new(row))))
+}
+
+fn insert_row(conn: &Connection, new: &NewSnapshot) -> Result<()> {
+    let sandbox = new.sandbox.map(|id| id.to_string());
     let sql = "INSERT INTO snapshots
             (id, name, sandbox, parent, tenant, principal, project, state, excludes, blueprint, created_ms)
         SELECT ?1, ?2, ?3,
@@ -234,8 +247,7 @@ fn insert(conn: &Connection, new: &NewSnapshot) -> Result<SnapshotMade> {
         json(&*new.blueprint, "blueprint")?,
         int(new.created_ms),
     ];
-    change(conn, sql, values, "write a snapshot")?;
-    Ok(find(conn, &new.id)?.map_or(SnapshotMade::Gone, |row| SnapshotMade::Made(Box::new(row))))
+    change(conn, sql, values, "write a snapshot").map(drop)
 }
 
 fn find(conn: &Connection, id: &SnapshotId) -> Result<Option<SnapshotRow>> {

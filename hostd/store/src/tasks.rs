@@ -84,7 +84,7 @@ impl Store {
                 let sql = "SELECT * FROM tasks WHERE sandbox = ? AND done_seq IS NULL ORDER BY number";
                 all(conn, sql, params![sandbox.as_str()], parse)
             }
-            None => all(conn, "SELECT * FROM tasks WHERE done_seq IS NULL ORDER BY number", [], parse),
+            None => open(conn),
         })
         .await
     }
@@ -264,7 +264,7 @@ pub(super) fn adopt(conn: &Connection, sandbox: &SandboxRecord, task: &FoundTask
     change(conn, sql, values, WHAT).map(|_| ())
 }
 
-fn conclude(conn: &Connection, task: &TaskRecord, ending: &TaskEnding, now_ms: u64) -> Result<()> {
+pub(super) fn conclude(conn: &Connection, task: &TaskRecord, ending: &TaskEnding, now_ms: u64) -> Result<()> {
     let result = Box::new(ending.result(task.taken));
     let done = TaskLine::done(task.followed + 1, now_ms, result);
     let done = done.map_err(|_| StoreError::Unfit { what: "the result" })?;
@@ -295,6 +295,11 @@ pub(super) fn by_number(conn: &Connection, number: i64) -> Result<TaskRecord> {
 
 fn maybe_by_number(conn: &Connection, number: i64) -> Result<Option<TaskRecord>> {
     one(conn, "SELECT * FROM tasks WHERE number = ?", params![number], parse)
+}
+
+/// Returns the tasks that have not ended.
+pub(super) fn open(conn: &Connection) -> Result<Vec<TaskRecord>> {
+    all(conn, "SELECT * FROM tasks WHERE done_seq IS NULL ORDER BY number", [], parse)
 }
 
 fn parse_sandbox(row: &Row<'_>) -> Result<SandboxId> {

@@ -7,6 +7,7 @@
 mod acp;
 mod agent;
 mod audit;
+mod backup;
 mod capacity;
 mod error;
 mod event;
@@ -40,6 +41,10 @@ mod webhook;
 pub use acp::{ACP_MESSAGE_MAX_BYTES, ACP_SUBPROTOCOL};
 pub use agent::{AgentView, WarmAnswer, WarmCreate};
 pub use audit::AuditView;
+pub use backup::{
+    BACKUP_SANDBOXES_MAX, BACKUP_TRAILER, BackupCreate, BackupEnd, BackupSkipped, BackupSummary,
+    BackupWorkspaces, PASSPHRASE_MAX_BYTES, PASSPHRASE_MIN_BYTES, RECIPIENTS_MAX,
+};
 pub use capacity::{
     CapacityDetail, LeftoverKind, LimitsChange, MemoryLevel, PressureView, ReapItem, ReapReport, SandboxCost,
     StatsView,

@@ -2,6 +2,7 @@
 
 mod api;
 mod api_tls;
+mod backup;
 mod capacity;
 mod doze;
 mod drivers;

@@ -213,6 +213,7 @@ const ROUTES: &[(&str, For, &str, &[u16])] = &[
     ("GET /v1/host/stale", For::Operator, "", &[200]),
     ("GET /v1/host/sandboxes", For::Operator, "", &[200]),
     ("POST /v1/host/reap", For::Operator, "", &[200]),
+    ("POST /v1/host/backup", For::Operator, r#"{"passphrase": "long enough", "workspaces": "none"}"#, &[200]),
     ("GET /v1/images", For::Operator, "", &[200]),
     ("POST /v1/images", For::Operator, r#"{"name": "i", "path": "/nowhere"}"#, &[400, 422]),
     ("GET /v1/images/{name}", For::Operator, "", &[404]),

@@ -308,6 +308,14 @@ impl Driver for Docker {
         self.inner.launch(order, &fit_engine).await
     }
 
+    async fn make_restored(&self, order: &LaunchRequest) -> Result<(), DriverError> {
+        if !self.inner.workspaces().is_restored(&order.badge.sandbox) {
+            return Ok(());
+        }
+        let (order, fit_engine) = (order.clone(), self.inner.health.require_fit()?);
+        self.inner.spawn_blocking(move |inner| inner.prepare_files(&order, &fit_engine.id_map)).await
+    }
+
     async fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError> {
         self.inner.inspect(sandbox).await
     }

@@ -176,7 +176,7 @@ impl DockerInner {
     }
 
     /// Prepares everything on disk that a launch needs. May be repeated.
-    fn prepare_files(&self, order: &LaunchRequest, id_map: &IdMap) -> Result<(), DriverError> {
+    pub fn prepare_files(&self, order: &LaunchRequest, id_map: &IdMap) -> Result<(), DriverError> {
         let sandbox = order.badge.sandbox;
         let dir = self.dir(&sandbox);
         let make = || failed("make the directories of the sandbox");

@@ -62,6 +62,10 @@ impl SnapshotDriver for FakeDriver {
         Err(no_content())
     }
 
+    async fn export_plain(&self, _: &SnapshotId, _: PipeWriter) -> Result<(), DriverError> {
+        Err(no_content())
+    }
+
     async fn import(
         &self,
         _: &SnapshotId,

@@ -74,6 +74,13 @@ impl Layout {
     pub fn replaced(&self) -> PathBuf {
         self.data.join("replaced")
     }
+    /// One file for each sandbox whose workspace is to be made from a backup: the layers that it consists of.
+    pub fn restored_workspaces(&self) -> PathBuf {
+        self.data.join("restored-workspaces")
+    }
+    pub fn restored_workspace(&self, sandbox: &SandboxId) -> PathBuf {
+        self.restored_workspaces().join(format!("{sandbox}.json"))
+    }
     /// An empty directory, over which layers of workspaces are mounted in a mount namespace of its own.
     pub fn stack_at(&self) -> PathBuf {
         self.workspace_layers().join(".merged")

@@ -77,8 +77,14 @@ pub trait LocalDriver: WorkspaceIds + Send + Sync + Sized + 'static {
     }
 
     fn make_workspace(&self, sandbox: &SandboxId, blueprint: &Blueprint) -> Result<Unsynced, DriverError> {
+        let (workspaces, limits) = (self.workspaces(), &blueprint.limits);
+        let restored = SnapshotRecord::read_restored(self.layout(), sandbox);
+        if let Some(record) = restored.map_err(failed("read the record of a restored workspace"))? {
+            let seed = || Ok(Some(SeedSource::Snapshot(record.clone())));
+            workspaces.make_restored(sandbox, &NewWorkspace { limits, seed: &seed })?;
+        }
         let seed = || self.find_seed(Some(sandbox), blueprint);
-        self.workspaces().make(sandbox, &NewWorkspace { limits: &blueprint.limits, seed: &seed })
+        workspaces.make(sandbox, &NewWorkspace { limits, seed: &seed })
     }
 
     /// Removes the files, and makes a new workspace; one that was never launched gets it when it is.

@@ -274,6 +274,7 @@ impl Workspaces<'_> {
     /// Removes the files that a sandbox has now.
     pub(super) fn remove_current(&self, sandbox: &SandboxId) -> io::Result<()> {
         let trash = self.layout.trash();
+        self.forget_restored(sandbox)?;
         quota::flush(&self.layout.workspace(sandbox))?;
         let mut mounts = self.quota.mounts();
         let volume = remove_tree::move_to_trash(&self.layout.volume(sandbox), &trash)?;

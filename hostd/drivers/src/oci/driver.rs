@@ -214,6 +214,10 @@ impl Driver for Oci {
         self.inner.launch(order).await
     }
 
+    async fn make_restored(&self, order: &LaunchRequest) -> Result<(), DriverError> {
+        self.inner.make_restored(order).await
+    }
+
     async fn inspect(&self, sandbox: &SandboxId) -> Result<ContainerState, DriverError> {
         self.inner.inspect(sandbox)
     }

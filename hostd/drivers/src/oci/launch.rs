@@ -173,6 +173,30 @@ impl OciInner {
         }
     }
 
+    /// Makes the files of a restored sandbox, with a badge of this hostd, as its next launch would.
+    pub async fn make_restored(self: &Arc<Self>, order: &LaunchRequest) -> Result<(), DriverError> {
+        let order = order.clone();
+        self.spawn_blocking(move |inner| {
+            let sandbox = order.badge.sandbox;
+            if !inner.workspaces().is_restored(&sandbox) {
+                return Ok(());
+            }
+            let dir = inner.dir(&sandbox);
+            let make = || failed("make the directories of the sandbox");
+            let dirs = [(dir.path().to_owned(), 0o711), (dir.control(), 0o700), (dir.public(), 0o755)];
+            for (path, mode) in dirs {
+                files::make_dir(&path, mode).map_err(make())?;
+            }
+            let (record, badge) = inner.write_badge(&order, &dir)?;
+            badge.map_or(Ok(()), |file| file.sync_all()).map_err(failed("sync the badge"))?;
+            let unsynced = inner.make_workspace(&sandbox, &order.blueprint)?;
+            unsynced.sync().map_err(failed("sync the workspace"))?;
+            let changed = inner.chown_files(&sandbox, record.uid_base);
+            changed.map_err(failed("change the owner of the sandbox's files"))
+        })
+        .await
+    }
+
     /// Prepares everything on disk that a launch needs. May be repeated.
     fn prepare(&self, order: &LaunchRequest, rootfs: &Rootfs) -> Result<PreparedLaunch, DriverError> {
         let sandbox = order.badge.sandbox;

@@ -23,8 +23,9 @@ use hostd_models::limits as models;
 use protocol::{
     HOSTD_PORT_IN_SANDBOX, Health,
     api::{
-        GIT_AUTHOR_MAX_BYTES, GIT_MESSAGE_MAX_BYTES, GIT_PATH_MAX_BYTES, GIT_PATHS_MAX, QuotaResource,
-        SECRET_VALUE_MAX_BYTES, ScopeKind,
+        BACKUP_SANDBOXES_MAX, GIT_AUTHOR_MAX_BYTES, GIT_MESSAGE_MAX_BYTES, GIT_PATH_MAX_BYTES, GIT_PATHS_MAX,
+        PASSPHRASE_MAX_BYTES, PASSPHRASE_MIN_BYTES, QuotaResource, RECIPIENTS_MAX, SECRET_VALUE_MAX_BYTES,
+        ScopeKind,
     },
     limits as shared,
 };
@@ -160,6 +161,13 @@ fn names() -> Vec<Row> {
         ("ServiceName", "", name()),
         ("SecretName", "", pattern(SECRET_NAME)),
         ("SecretRef", "", pattern(SECRET_REF)),
+        (
+            "BackupCreate",
+            "passphrase",
+            json!({"minLength": PASSPHRASE_MIN_BYTES, "maxLength": PASSPHRASE_MAX_BYTES}),
+        ),
+        ("BackupCreate", "recipients", json!({"maxItems": RECIPIENTS_MAX})),
+        ("BackupCreate", "sandboxes", json!({"maxItems": BACKUP_SANDBOXES_MAX})),
         ("SecretSpec", "value", json!({"minLength": 1, "maxLength": SECRET_VALUE_MAX_BYTES})),
     ]
 }

@@ -14,6 +14,7 @@ mod sse;
 use super::{Api, ApiParts, Auth, ImageBackend, Settings, front, peer::Peer, token_hash};
 use crate::{
     agents::Agents,
+    backup::BackupSettings,
     inside::InsideServer,
     reconcile::{Fleet, FleetParts, Timing, tests::fixture},
     webhooks::{EndpointClient, WebhookParts, Webhooks},
@@ -197,6 +198,7 @@ impl ApiFixture {
             files_in_sandbox: false,
             metrics_sandboxes: 1,
             tracer: None,
+            backup: BackupSettings::default(),
         };
         let webhooks = webhooks(&store, clock, &dir);
         let closing = CancellationToken::new();

@@ -14,6 +14,7 @@ mod model_calls;
 mod names;
 mod preview_links;
 mod quotas;
+mod restored;
 mod scopes;
 mod shares;
 mod task_changes;

@@ -160,6 +160,24 @@ class AuditViewPage(TypedDict):
     next: NotRequired[Union[str, None]]
 
 
+class BackupCreate(TypedDict):
+    """The backup to make: `POST /v1/host/backup`. It is encrypted with the passphrase, or to the recipients."""
+    passphrase: NotRequired[Union[str, None]]
+    """8 to 1024 bytes. Only who knows it can restore the backup."""
+    recipients: NotRequired[list[str]]
+    """Public keys of age, `age1…`. Only who has the key of one of them can restore the backup."""
+    sandboxes: NotRequired[list[SandboxId]]
+    """The sandboxes, with `workspaces: some`."""
+    snapshots: NotRequired[bool]
+    """Whether the files of all snapshots are in the backup."""
+    workspaces: NotRequired[BackupWorkspaces]
+    """Whose files are in the backup."""
+
+
+BackupWorkspaces: TypeAlias = 'Literal["all", "none", "some"]'
+"""Whose files are in a backup."""
+
+
 class BootEvent(TypedDict):
     data: BootEventData
     kind: Literal["boot"]

@@ -14,19 +14,20 @@ use super::{
         trash::NewEntry,
         workspace::Workspaces,
     },
-    compressed_pipe::write_compressed,
+    compressed_pipe::{StallGuard, write_compressed},
     export::write_tree,
 };
 use hostd_images::{HomeArchive, TreeQuota};
 use protocol::api::SnapshotId;
 use std::{
     fs::Permissions,
-    io::{self, PipeReader, PipeWriter},
+    io::{self, BufWriter, PipeReader, PipeWriter, Write},
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::Path,
 };
 
 pub const NOTE: &str = ".slipway-snapshot.json";
+const PLAIN_BUFFER_BYTES: usize = 256 << 10;
 /// What the top of a workspace may be: nobody but its user writes it, and the user can.
 const TOP_MODE_MAX: u32 = 0o755;
 const TOP_MODE_MIN: u32 = 0o700;
@@ -51,6 +52,15 @@ impl Workspaces<'_> {
         })
     }
 
+    /// Writes a snapshot as an archive that is not compressed and has no note.
+    pub fn export_snapshot_plain(&self, snapshot: &SnapshotId, out: PipeWriter) -> Result<(), DriverError> {
+        self.with_snapshot(snapshot, "export the snapshot", |tree| {
+            let mut out = BufWriter::with_capacity(PLAIN_BUFFER_BYTES, StallGuard::of_export(out)?);
+            write_tree(tree, b"", &mut out)?;
+            out.flush()
+        })
+    }
+
     /// Makes a snapshot of an archive. Returns its note, if it has one. Leaves nothing where it fails.
     pub fn import_snapshot(
         &self,
@@ -60,8 +70,7 @@ impl Workspaces<'_> {
         let import = || failed("import the snapshot");
         let entry = NewEntry::reserve(&self.layout.trash(), "layer");
         files::make_dir(entry.path(), 0o750).map_err(import())?;
-        let imported = unpack(entry.path(), source).and_then(|note| {
-            set_top(entry.path()).map_err(import())?;
+        let imported = unpack_home(entry.path(), source).and_then(|note| {
             self.publish_tree(snapshot, entry.path())?;
             Ok(note)
         });
@@ -70,6 +79,13 @@ impl Workspaces<'_> {
         }
         imported
     }
+}
+
+/// Unpacks an archive into an empty directory, whose top belongs to the user of the sandbox then. Returns its note.
+pub(super) fn unpack_home(to: &Path, source: ImportSource<'_>) -> Result<Option<Vec<u8>>, DriverError> {
+    let note = unpack(to, source)?;
+    set_top(to).map_err(failed("import the snapshot"))?;
+    Ok(note)
 }
 
 fn unpack(to: &Path, source: ImportSource<'_>) -> Result<Option<Vec<u8>>, DriverError> {

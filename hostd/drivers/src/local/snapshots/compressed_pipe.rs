@@ -30,7 +30,14 @@ pub fn write_compressed(
     out: PipeWriter,
     work: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let out = StallGuard::new(out, Duration::from_millis(EXPORT_STALL_MAX_MS))?;
+    compress_into(&mut StallGuard::of_export(out)?, work)
+}
+
+/// Runs work whose output is compressed into `out`, by a thread.
+pub fn compress_into(
+    out: &mut (dyn Write + Send),
+    work: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
     let (source, packed) = io::pipe()?;
     std::thread::scope(|scope| {
         let compressor = std::thread::Builder::new()
@@ -47,7 +54,7 @@ pub fn write_compressed(
     })
 }
 
-fn compress_pipe(source: PipeReader, out: StallGuard) -> io::Result<()> {
+fn compress_pipe(source: PipeReader, out: &mut (dyn Write + Send)) -> io::Result<()> {
     let failure = RefCell::new(None);
     let (source, target) = (Source { source, failure: &failure }, Target { out, failure: &failure });
     compress(source, target, CompressionLevel::Fastest);
@@ -74,7 +81,7 @@ impl Read for Source<'_> {
 }
 
 struct Target<'a> {
-    out: StallGuard,
+    out: &'a mut (dyn Write + Send),
     failure: &'a RefCell<Option<io::Error>>,
 }
 
@@ -93,7 +100,7 @@ impl Write for Target<'_> {
 }
 
 /// Writes into a pipe whose reader takes something from time to time.
-pub(super) struct StallGuard {
+pub struct StallGuard {
     out: PipeWriter,
     max: Duration,
     /// How long writes waited while fewer than [`EXPORT_STALL_MIN_BYTES`] were taken.
@@ -102,6 +109,11 @@ pub(super) struct StallGuard {
 }
 
 impl StallGuard {
+    /// With the patience that an export has with its reader.
+    pub fn of_export(out: PipeWriter) -> io::Result<Self> {
+        Self::new(out, Duration::from_millis(EXPORT_STALL_MAX_MS))
+    }
+
     pub(super) fn new(out: PipeWriter, max: Duration) -> io::Result<Self> {
         fcntl(&out, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(errno)?;
         Ok(Self { out, max, waited: Duration::ZERO, taken: 0 })

@@ -5,6 +5,7 @@
 //! <data>/snapshots/<id>.json        a snapshot: its layers, topmost first
 //! <data>/stacks/<sandbox>/          a workspace of layers: stack.json, live/upper (what differs), live/work
 //! <data>/workspaces/<sandbox>       the overlay of a stack is mounted here
+//! <data>/restored-workspaces/<sandbox>.json   the layers of a workspace that is made of a backup
 //! ```
 //!
 //! A snapshot at rest seals the workspace: it is renamed and becomes a layer, and the workspace a stack above it. A
@@ -35,6 +36,7 @@ mod publish;
 mod record;
 mod remove;
 mod replace;
+mod restored;
 mod seal;
 mod stack;
 mod stack_mount;
@@ -48,6 +50,7 @@ pub use archive::ImportSource;
 pub use btrfs::create as make_subvolume;
 pub use capture::{CaptureRequest, sync_file_system};
 pub use charges::LayerCharges;
+pub use compressed_pipe::{StallGuard, compress_into};
 pub use copy_room::CopyRoom;
 pub use excludes::Excludes;
 pub use fork::StackIds;
@@ -56,6 +59,7 @@ pub use manifest::ManifestSummary;
 pub use method::{SnapshotMethod, SnapshotMethodSetting};
 pub use record::{SnapshotRecord, sync_dir};
 pub use replace::ReplacementOutcome;
+pub use restored::{RestoredTrees, remove_unfinished};
 pub use state::Snapshots;
 pub use tree_limit::{deleted, no_files, typed};
 pub use unsynced::Unsynced;

@@ -5,7 +5,7 @@ use super::super::{
     layout::{Layout, StackDir},
 };
 use nix::{fcntl::OFlag, sys::stat::Mode, unistd::fsync};
-use protocol::api::SnapshotId;
+use protocol::api::{SandboxId, SnapshotId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     fmt, io,
@@ -69,6 +69,11 @@ impl SnapshotRecord {
     /// `None` where there is no such snapshot; [`io::ErrorKind::InvalidData`] where the record cannot be understood.
     pub fn read(layout: &Layout, snapshot: &SnapshotId) -> io::Result<Option<Self>> {
         read(&layout.snapshot(snapshot))
+    }
+
+    /// The layers from which a workspace is to be made that was restored from a backup; `None` where there are none.
+    pub fn read_restored(layout: &Layout, sandbox: &SandboxId) -> io::Result<Option<Self>> {
+        read(&layout.restored_workspace(sandbox))
     }
 
     /// Publishes the snapshot: its layers are on disk already.

@@ -70,6 +70,15 @@ impl Workspaces<'_> {
                 }
             }
         }
+        for sandbox in self.restored_workspaces()? {
+            match SnapshotRecord::read_restored(self.layout, &sandbox) {
+                Ok(record) => named.extend(record.into_iter().flat_map(|record| record.layers)),
+                Err(error) => {
+                    tracing::warn!(%sandbox, %error, "no layers are removed: the record of a restored workspace cannot be read");
+                    return Ok(None);
+                }
+            }
+        }
         // In this order: a restore moves stacks from the first directory to the second.
         let stacks = names(&self.layout.stacks())?.into_iter().map(|name| self.layout.stacks().join(name));
         let stacks: Vec<PathBuf> = stacks.collect();
