@@ -48,6 +48,9 @@ pub const OWN_PID_NAMESPACE: &[&str] = &["unshare", "--pid", "--fork", "--kill-c
 /// connections follow from that.
 pub const DESCRIPTORS: &str = "DESCRIPTORS";
 
+/// A variable of [`Hostd::start_with`] that is not for hostd: the directory of its programs.
+pub const PROGRAMS: &str = "PROGRAMS";
+
 pub struct Hostd {
     /// Everything it keeps. Removed at the end, with whatever still runs.
     dir: TempDir,
@@ -208,7 +211,11 @@ impl Drop for Hostd {
 
 fn spawn(dir: &Path, data: &Path, variables: &[(String, String)], through: &[&str]) -> Result<Child> {
     let stderr = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("stderr"))?;
-    let hostd = program("hostd")?;
+    let programs = variables.iter().rev().find(|(name, _)| name == PROGRAMS);
+    let hostd = match programs {
+        Some((_, dir)) => PathBuf::from(dir).join("hostd"),
+        None => program("hostd")?,
+    };
     let descriptors = variables.iter().find(|(name, _)| name == DESCRIPTORS);
     let limit = descriptors.map(|(_, most)| ["prlimit".to_owned(), format!("--nofile={most}:{most}")]);
     let words = through.iter().map(|word| (*word).to_owned()).chain(limit.into_iter().flatten());

@@ -6,3 +6,4 @@ mod escape;
 mod faults;
 mod hostile;
 mod hostile_workspace;
+mod upgrade;
