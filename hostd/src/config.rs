@@ -1,6 +1,8 @@
 //! Configuration, parsed from strings: environment variables over a TOML file. Nothing is opened or bound
 //! here; an error names the key and what its value may be.
 
+#[cfg(test)]
+mod example_file_tests;
 pub mod keys;
 mod parsers;
 #[cfg(test)]
