@@ -43,6 +43,10 @@ impl Workspaces<'_> {
         if !self.unmount_stack(&mut mounts, sandbox)? {
             return Ok(None);
         }
+        if let Some(stack) = &stack {
+            // Made by the next mount otherwise, and a seal before that would find no directory to rename.
+            self.make_live(&self.layout.stack(sandbox), &stack.layers)?;
+        }
         let (layer, pinned) = PinnedLayers::new_layer();
         self.rename_to_layer(sandbox, stack, &layer)?;
         drop(mounts);

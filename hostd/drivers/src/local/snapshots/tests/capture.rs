@@ -325,6 +325,21 @@ fn a_first_seal_that_was_cut_off_leaves_a_plain_workspace() {
 }
 
 #[test]
+fn a_stack_that_was_not_mounted_since_its_seal_is_sealed_again() {
+    let host = Host::on("host", SnapshotMethod::Overlay, StackIds::OnDisk);
+    let sandbox = id::<SandboxId>();
+    let workspace = host.make(&sandbox);
+    fill(&workspace);
+    let before = tree(&workspace);
+    for _ in 0..3 {
+        let snapshot = id::<SnapshotId>();
+        assert_eq!(host.capture_changes(&sandbox, &snapshot, true), CaptureOutcome::Captured);
+        host.workspaces().publish_snapshot(&snapshot).expect("published");
+        assert_eq!(tree(&host.fork(&snapshot).1), before);
+    }
+}
+
+#[test]
 fn a_seal_that_fails_leaves_the_workspace_as_it_was() {
     let host = Host::on("host", SnapshotMethod::Overlay, StackIds::OnDisk);
     let sandbox = id::<SandboxId>();
