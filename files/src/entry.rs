@@ -38,7 +38,8 @@ pub fn of_stat(path: FilePath, stat: &FileStat, target: Option<FilePath>) -> Fil
         kind: type_of(stat),
         size: u64::try_from(stat.st_size).unwrap_or(0),
         mode: stat.st_mode & 0o7777,
-        links: stat.st_nlink,
+        #[allow(clippy::useless_conversion, reason = "32 bits on ARM")]
+        links: stat.st_nlink.into(),
         modified: FileTime { seconds: stat.st_mtime, nanos: u32::try_from(stat.st_mtime_nsec).unwrap_or(0) },
         etag: etag(stat),
         target,

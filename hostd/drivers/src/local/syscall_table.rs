@@ -16,7 +16,7 @@ macro_rules! calls {
 pub const ALLOWED: &[(&str, i64)] = calls! {
     // Files and directories.
     SYS_chdir SYS_close SYS_close_range SYS_copy_file_range SYS_dup SYS_dup3 SYS_faccessat SYS_faccessat2
-    SYS_fadvise64 SYS_fallocate SYS_fchdir SYS_fchmod SYS_fchmodat SYS_fchmodat2 SYS_fchown SYS_fchownat
+    SYS_fadvise64 SYS_fallocate SYS_fchdir SYS_fchmod SYS_fchmodat SYS_fchown SYS_fchownat
     SYS_fcntl SYS_fdatasync SYS_fgetxattr SYS_flistxattr SYS_flock SYS_fremovexattr SYS_fsetxattr
     SYS_fstat SYS_fstatfs SYS_fsync SYS_ftruncate SYS_getcwd SYS_getdents64 SYS_getxattr SYS_ioctl
     SYS_lgetxattr SYS_linkat SYS_listxattr SYS_llistxattr SYS_lremovexattr SYS_lseek SYS_lsetxattr
@@ -65,13 +65,14 @@ pub const ALLOWED: &[(&str, i64)] = calls! {
     SYS_shmctl SYS_shmdt SYS_shmget SYS_sysinfo SYS_uname
 };
 
-/// Like `ALLOWED`, for calls that only old architectures have.
+/// Like `ALLOWED`, for calls that only old architectures have, or of which only they have a number in `libc`
+/// (`fchmodat2`).
 #[cfg(target_arch = "x86_64")]
 pub const ALLOWED_OLD: &[(&str, i64)] = calls! {
     SYS_access SYS_chmod SYS_chown SYS_creat SYS_dup2 SYS_futimesat SYS_getdents SYS_lchown SYS_link
     SYS_lstat SYS_mkdir SYS_mknod SYS_open SYS_readlink SYS_rename SYS_rmdir SYS_stat SYS_symlink
     SYS_unlink SYS_utime SYS_utimes SYS_epoll_create SYS_epoll_ctl_old SYS_epoll_wait SYS_epoll_wait_old
-    SYS_eventfd SYS_inotify_init SYS_pipe SYS_poll SYS_select SYS_signalfd SYS_alarm SYS_arch_prctl
+    SYS_eventfd SYS_fchmodat2 SYS_inotify_init SYS_pipe SYS_poll SYS_select SYS_signalfd SYS_alarm SYS_arch_prctl
     SYS_fork SYS_get_thread_area SYS_getpgrp SYS_modify_ldt SYS_pause SYS_set_thread_area SYS_time
     SYS_vfork
 };

@@ -65,7 +65,8 @@ extern "C" fn hold(parent: *mut libc::c_void) -> libc::c_int {
             libc::_exit(1);
         }
         loop {
-            libc::syscall(libc::SYS_pause);
+            // Not `pause`, which ARM does not have.
+            libc::syscall(libc::SYS_ppoll, ptr::null::<libc::c_void>(), 0, ptr::null::<libc::c_void>(), 0, 0);
         }
     }
 }

@@ -209,7 +209,8 @@ impl Links {
         if self.bytes > ARCHIVE_LINKS_MAX_BYTES {
             return Err(TreeLimit::LinkPaths(ARCHIVE_LINKS_MAX_BYTES).into());
         }
-        self.names.insert(file, (path.to_owned(), stat.st_nlink - 1));
+        #[allow(clippy::useless_conversion, reason = "32 bits on ARM")]
+        self.names.insert(file, (path.to_owned(), u64::from(stat.st_nlink) - 1));
         Ok(None)
     }
 }
