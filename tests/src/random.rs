@@ -4,14 +4,19 @@
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
+/// A fresh seed, or the one in `SLIPWAY_SEED`. It is printed, so that a failure shows it.
+pub fn seed() -> u64 {
+    let given = std::env::var("SLIPWAY_SEED").ok().and_then(|text| text.parse().ok());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seed = given.unwrap_or_else(|| now.map_or(1, |since| since.as_nanos() as u64 | 1));
+    eprintln!("SLIPWAY_SEED={seed}");
+    seed
+}
+
 impl Random {
-    /// A fresh seed, or the one in `SLIPWAY_SEED`. It is printed, so that a failure shows it.
+    /// With [`seed`].
     pub fn seeded() -> Self {
-        let given = std::env::var("SLIPWAY_SEED").ok().and_then(|text| text.parse().ok());
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let seed = given.unwrap_or_else(|| now.map_or(1, |since| since.as_nanos() as u64 | 1));
-        eprintln!("SLIPWAY_SEED={seed}");
-        Self::from_seed(seed)
+        Self::from_seed(seed())
     }
 
     pub fn from_seed(seed: u64) -> Self {

@@ -53,9 +53,14 @@ impl SmallDisk {
 
     /// Takes all of the space that is left.
     pub fn fill(&self) -> Result<()> {
+        self.fill_but(0)
+    }
+
+    /// Takes all of the space but so many bytes, which others may use meanwhile.
+    pub fn fill_but(&self, left_bytes: u64) -> Result<()> {
         let mut filler = std::fs::File::create(self.filler())?;
         let block = [0; 4096];
-        while filler.write(&block).is_ok_and(|written| written > 0) {}
+        while self.free_bytes()? > left_bytes && filler.write(&block).is_ok_and(|written| written > 0) {}
         Ok(())
     }
 

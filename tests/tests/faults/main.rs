@@ -6,4 +6,5 @@ mod escape;
 mod faults;
 mod hostile;
 mod hostile_workspace;
+mod mixed;
 mod upgrade;
