@@ -157,30 +157,13 @@ async fn run(config: Config) -> Result<(), Failure> {
     let unix = serve_unix(unix, &socket, (router, api.metrics.clone()), closing.clone());
     let preview = hostd_edge::serve(preview, edge.clone());
     let prune = edge.tidy();
-    let egress_reports = egress.run_recorder(closing.clone());
-    let kept = (config.history, config.audit_keep_ms());
-    let retention = retention::run(&fleet, store, kept, (parts.clock, &closing));
-    let webhooks = parts.webhooks.run(closing.clone());
-    let upkeep = closing.run_until_cancelled(maintain(store, parts.images.clone(), config.image_keep_days));
-    let resources = watch_resources(&fleet, &closing);
+    let background = work_in_background(&parts, &fleet, &config, &closing);
     let stop = async {
         let name = signals.next().await;
         info!(signal = name, "draining; sandboxes keep running");
         closing.cancel();
     };
-    tokio::join!(
-        tcp,
-        unix,
-        metrics,
-        preview,
-        prune,
-        retention,
-        upkeep,
-        resources,
-        egress_reports,
-        webhooks,
-        stop
-    );
+    tokio::join!(tcp, unix, metrics, preview, prune, background, stop);
     api.finish().await;
     fleet.close().await;
     parts.git.finish().await;
@@ -211,6 +194,19 @@ fn start_edge(
         tls,
     };
     Edge::start(edge, closing.clone()).map_err(|error| failed("start the threads of previews", &error))
+}
+
+/// Does what hostd does by itself, until it ends.
+async fn work_in_background(parts: &Parts, fleet: &Fleet, config: &Config, closing: &CancellationToken) {
+    let kept = (config.history, config.audit_keep_ms());
+    let maintenance = maintain(&parts.store, parts.images.clone(), config.image_keep_days);
+    tokio::join!(
+        parts.egress.run_recorder(closing.clone()),
+        retention::run(fleet, &parts.store, kept, (parts.clock, closing)),
+        parts.webhooks.run(closing.clone()),
+        closing.run_until_cancelled(maintenance),
+        watch_resources(fleet, closing),
+    );
 }
 
 /// Keeps the database, the memory of hostd and the images small, for as long as it is polled.

@@ -132,6 +132,29 @@ fn defaults() -> Defaults {
     }
 }
 
+fn settings(auth: Auth, previews: Previews, links: PreviewLinks, dir: &TempDir) -> Settings {
+    Settings {
+        admin_hash: token_hash(ADMIN),
+        auth,
+        names: vec!["slipway.example".into()],
+        bind: "127.0.0.1:9090".parse().expect("an address"),
+        encrypted: false,
+        certificates: Vec::new(),
+        previews,
+        instance: "test".into(),
+        data_dir: dir.path().to_owned(),
+        images: ImageBackend::Absent,
+        links,
+        file_links: FileLinkSigner::new(&[7; 32]),
+        protocols: Protocol::ALL.into(),
+        client_key: ClientKey::new(&[7; 32]),
+        files_in_sandbox: false,
+        metrics_sandboxes: 1,
+        tracer: None,
+        backup: BackupSettings::default(),
+    }
+}
+
 /// Webhooks that nothing is delivered to.
 fn webhooks(store: &Store, clock: Clock, dir: &TempDir) -> Webhooks {
     Webhooks::new(WebhookParts {
@@ -180,26 +203,7 @@ impl ApiFixture {
             clock,
         };
         let fleet = Fleet::open(parts).await.expect("a fleet");
-        let settings = Settings {
-            admin_hash: token_hash(ADMIN),
-            auth,
-            names: vec!["slipway.example".into()],
-            bind: "127.0.0.1:9090".parse().expect("an address"),
-            encrypted: false,
-            certificates: Vec::new(),
-            previews,
-            instance: "test".into(),
-            data_dir: dir.path().to_owned(),
-            images: ImageBackend::Absent,
-            links,
-            file_links: FileLinkSigner::new(&[7; 32]),
-            protocols: Protocol::ALL.into(),
-            client_key: ClientKey::new(&[7; 32]),
-            files_in_sandbox: false,
-            metrics_sandboxes: 1,
-            tracer: None,
-            backup: BackupSettings::default(),
-        };
+        let settings = settings(auth, previews, links, &dir);
         let webhooks = webhooks(&store, clock, &dir);
         let closing = CancellationToken::new();
         let parts = ApiParts {
