@@ -130,19 +130,16 @@ async fn the_document_is_the_committed_one_and_every_get_of_it_answers() -> Resu
     let taken = operator.post(&format!("/v1/sandboxes/{id}/snapshots"), &json!({})).await?;
     let snapshot = taken.expect::<Value>(201)?["id"].as_str().context("an id")?.to_owned();
     operator.until(&format!("/v1/snapshots/{snapshot}"), |view| !view["content"].is_null()).await?;
+    let hook = operator.post("/v1/webhooks", &json!({"url": "https://127.0.0.1:1/"})).await?;
+    let hook = hook.expect::<Value>(201)?["id"].as_str().context("an id")?.to_owned();
+    let names =
+        [("{id}", id.as_str()), ("{exec}", "e"), ("{task}", "t"), ("{service}", "web"), ("{port}", "1")];
+    let more = [("{file_link}", id.as_str()), ("{snapshot}", &snapshot), ("{webhook}", &hook)];
+    let names = [&names[..], &more, &[("{name}", "default"), ("{tenant}", "someone")]].concat();
     let document: Value = served.json()?;
     for (path, methods) in document["paths"].as_object().context("paths")? {
         let Some(get) = methods.get("get") else { continue };
-        let real = path
-            .replace("{id}", &id)
-            .replace("{exec}", "e")
-            .replace("{task}", "t")
-            .replace("{service}", "web")
-            .replace("{name}", "default")
-            .replace("{port}", "1")
-            .replace("{file_link}", &id)
-            .replace("{snapshot}", &snapshot)
-            .replace("{tenant}", "someone");
+        let real = names.iter().fold(path.clone(), |real, (name, value)| real.replace(name, value));
         let real = match path.rsplit("/files/").next() {
             Some("content") => format!("{real}?path=f"),
             Some("search") => format!("{real}?name=f"),
