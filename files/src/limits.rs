@@ -90,3 +90,6 @@ pub const PATTERN_PROGRAM_MAX_BYTES: usize = 4 << 20;
 pub const PATTERN_STATES_MAX_BYTES: usize = 1 << 20;
 /// How long a peer on a stream may take to send, or to take, the next bytes.
 pub const PEER_STALL_MAX_MS: u64 = 120_000;
+
+/// Bytes of a file whose size is 0 but whose content is not, as of those of `/proc`: it is read before it is sent.
+pub const UNSIZED_FILE_MAX_BYTES: u64 = 1 << 20;

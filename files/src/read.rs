@@ -4,7 +4,7 @@ use crate::{
     Exchange, FilesError, Workspace,
     entry::{matches, of_stat},
     exchange::gone,
-    limits::CHUNK_BYTES,
+    limits::{CHUNK_BYTES, UNSIZED_FILE_MAX_BYTES},
 };
 use bytes::Bytes;
 use nix::fcntl::{OFlag, PosixFadviseAdvice, posix_fadvise};
@@ -12,7 +12,7 @@ use protocol::files::{ByteRange, FilePath, FilesReply};
 use rustix::{buffer::spare_capacity, io::Errno};
 use std::{
     fs::File,
-    io::{Seek, SeekFrom},
+    io::{Read, Seek, SeekFrom},
     os::fd::AsFd,
 };
 
@@ -24,20 +24,50 @@ pub fn read(
     unless_etag: &[String],
 ) -> Result<(), FilesError> {
     let (mut file, stat) = workspace.open_file(path, OFlag::O_RDONLY)?;
-    let entry = of_stat(path.clone(), &stat, None);
+    let mut entry = of_stat(path.clone(), &stat, None);
     if matches(unless_etag, &entry.etag) {
         return exchange.reply(FilesReply::NotModified { entry }).map_err(gone);
     }
+    let unsized_content = if entry.size == 0 { read_unsized(&file, path)? } else { Bytes::new() };
+    entry.size += unsized_content.len() as u64;
     let size = entry.size;
     let (first, bytes) = match range {
         None => (0, size),
         Some(range) => resolve(range, size).ok_or(FilesError::Range { path: path.clone(), size })?,
     };
     exchange.reply(FilesReply::Content { entry, first, bytes }).map_err(gone)?;
+    if !unsized_content.is_empty() {
+        let (first, bytes) = (index(first), index(bytes));
+        let part = unsized_content.slice(first..first + bytes);
+        return part
+            .chunks(CHUNK_BYTES)
+            .try_for_each(|chunk| exchange.send(part.slice_ref(chunk)).map_err(gone));
+    }
     file.seek(SeekFrom::Start(first)).map_err(FilesError::io_at("read the file", path))?;
     // Only speed depends on it.
     let _ = posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_SEQUENTIAL);
     send(&file, exchange, path, bytes)
+}
+
+/// Returns the content of a file that has one although its size is 0, as those of `/proc`.
+fn read_unsized(file: &File, path: &FilePath) -> Result<Bytes, FilesError> {
+    let mut content = Vec::new();
+    let read = file.take(UNSIZED_FILE_MAX_BYTES + 1).read_to_end(&mut content);
+    read.map_err(FilesError::io_at("read the file", path))?;
+    if content.len() as u64 > UNSIZED_FILE_MAX_BYTES {
+        let source = std::io::Error::from(std::io::ErrorKind::FileTooLarge);
+        return Err(FilesError::Io {
+            what: "read a file that does not tell its size",
+            path: path.clone(),
+            source,
+        });
+    }
+    Ok(content.into())
+}
+
+/// Of a content that is in memory.
+fn index(position: u64) -> usize {
+    usize::try_from(position).expect("it is within the content")
 }
 
 /// The first byte and the number of bytes; `None` where no byte of the range exists.
@@ -105,5 +135,15 @@ mod tests {
         for (range, size, expected) in table {
             assert_eq!(resolve(range, size), expected, "{range:?} of {size}");
         }
+    }
+
+    #[test]
+    fn a_file_that_does_not_tell_its_size_is_read_to_its_end() {
+        let path = FilePath(b"status".to_vec());
+        let file = File::open("/proc/self/status").expect("a file of the kernel");
+        assert_eq!(file.metadata().expect("its attributes").len(), 0);
+        assert!(read_unsized(&file, &path).expect("it is short").starts_with(b"Name:"));
+        let endless = File::open("/dev/zero").expect("a device");
+        assert!(read_unsized(&endless, &path).is_err());
     }
 }
