@@ -123,12 +123,32 @@ impl Store {
 fn bounds(conn: &Connection, keep_events: Option<u64>, before_ms: u64) -> Result<Bounds> {
     let sql = "SELECT max(seq) FROM events WHERE time_ms < ?";
     let aged: Option<i64> = conn.query_row(sql, [int(before_ms)], |row| row.get(0)).during(WHAT)?;
-    let newest = newest_seq(conn)?;
     Ok(Bounds {
         before_ms,
         aged_seq: aged.unwrap_or(0).unsigned_abs(),
-        excess_seq: keep_events.map_or(0, |keep| newest.saturating_sub(keep)),
+        excess_seq: keep_events.map_or(Ok(0), |keep| excess_seq(conn, keep))?,
     })
+}
+
+/// Returns the number of the newest event beyond those that are kept; 0 where there is none. Events are counted, newest
+/// first, since their numbers have gaps: a restore goes on far above the newest.
+fn excess_seq(conn: &Connection, keep: u64) -> Result<u64> {
+    if newest_seq(conn)? <= keep {
+        return Ok(0);
+    }
+    let sql = "SELECT first, last FROM (SELECT seq AS first, seq AS last FROM events
+        UNION ALL SELECT first, last FROM task_events) ORDER BY first DESC";
+    let mut statement = conn.prepare_cached(sql).during(WHAT)?;
+    let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+    let mut kept = 0;
+    for row in rows.during(WHAT)? {
+        let (first, last) = row.during(WHAT)?;
+        kept += last.abs_diff(first) + 1;
+        if kept > keep {
+            return Ok(last.unsigned_abs());
+        }
+    }
+    Ok(0)
 }
 
 const OWN_ROW: &str =

@@ -83,6 +83,31 @@ async fn events_go_by_number_but_not_those_of_a_task_that_runs() {
     assert!(store.task_by_number(ended.number).await.unwrap().is_some());
 }
 
+/// Numbers go on far above the newest after a restore.
+#[tokio::test]
+async fn a_gap_in_the_numbers_of_events_costs_none_of_them() {
+    let (_dir, store, sandbox) = with_one().await;
+    let ended = task(&store, sandbox, "t", 20).await;
+    store.conclude_task(ended.number, TaskEnding::Lost, 2_000).await.unwrap();
+    let jump = |conn: &Connection| {
+        conn.execute("UPDATE sqlite_sequence SET seq = seq + (1 << 30) WHERE name = 'events'", []).unwrap();
+        Ok(())
+    };
+    store.write("jump", jump).await.unwrap();
+    for _ in 0..3 {
+        store.record_event(&sandbox, "note", json!({}), 2_000).await.unwrap();
+    }
+    let of_task = EventFilter { task: Some(ended.number), ..EventFilter::default() };
+    let all = async || {
+        let part = store.log(of_task.clone(), 0).await.unwrap();
+        part.batches.iter().map(|batch| batch.last - batch.first + 1).sum::<u64>()
+    };
+    let before = all().await;
+    trim(&store, HistoryPolicy { keep_ms: u64::MAX, keep_events: Some(1_000) }, 2_001).await;
+    assert_eq!(all().await, before);
+    assert_eq!(store.trimmed_through(&EventFilter::default()).await.unwrap(), 0);
+}
+
 #[tokio::test]
 async fn ended_tasks_of_living_sandboxes_go_whole() {
     let (_dir, store, sandbox) = with_one().await;
