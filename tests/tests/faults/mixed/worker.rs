@@ -132,6 +132,10 @@ impl Worker {
                 .is_some_and(|hints| hints.iter().any(|hint| hint["kind"] == "output_lost"));
             match exec["exit"]["kind"].as_str() {
                 Some("exited") if exec["stdout"] == format!("{number}\n") || lost => {}
+                // Its sandbox was killed between the end and the answer: the record of an exec has no output.
+                Some("exited") if exec["stdout"].is_null() => {
+                    self.load.operations.refused(Operation::Exec, "ended:without_output");
+                }
                 Some("exited") | None => drop(self.wrong(Operation::Exec, &exec.to_string())),
                 Some(ended) => self.load.operations.refused(Operation::Exec, &format!("ended:{ended}")),
             }
