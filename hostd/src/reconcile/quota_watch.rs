@@ -240,7 +240,7 @@ impl Fleet {
         }
         let answers = watch.layers_asked.load(Ordering::Relaxed);
         let charges = snapshots_of(&driver)?.layer_charges().await?;
-        // After the layers: what becomes one in between counts for nobody for a moment, not twice.
+        // After the layers: what becomes one in between is not counted for a moment, rather than twice.
         let captured = watch.captured.lock().expect("no panic while held").clone();
         let mut workspaces = BTreeMap::new();
         for sandbox in captured {

@@ -1,5 +1,5 @@
 //! Traces: spans of requests and of the work that they cause, in the terms of OpenTelemetry. Spans go into a bounded
-//! queue, from which hostd exports them; a full queue drops them and nobody waits.
+//! queue, from which hostd exports them; a full queue drops them and no request waits.
 //!
 //! ```text
 //!  request ─▶ Span::root ──within──▶ Span::child ──within──▶ Span::child

@@ -4,7 +4,7 @@
 //! ```text
 //!  request ─▶ claim of its id ─┬─ new ────────▶ the tool ─▶ result stored
 //!                              ├─ replay ─────▶ the stored result
-//!                              └─ unfinished ─▶ hostd died, and nobody knows how far it was: see `Unfinished`
+//!                              └─ unfinished ─▶ hostd died, and how far it was is not known: see `Unfinished`
 //! ```
 
 use super::{

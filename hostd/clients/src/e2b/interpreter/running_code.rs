@@ -56,7 +56,7 @@ impl RunningCodes {
         (RunningCode { all: self.clone(), runs: Some((api, exec.clone())), work }, exec)
     }
 
-    /// Interrupts code of a sandbox that nobody follows, once.
+    /// Interrupts code of a sandbox that no request follows, once.
     pub async fn interrupt_unfollowed(&self, api: &SandboxApi) -> Result<(), ApiFailure> {
         if self.state().looked_through.contains(&api.sandbox) {
             return Ok(());
